@@ -40,12 +40,12 @@ def repair_table(path: str, console: Console, storage_options: Mapping[str, str]
         print_json(done.to_json(), console)
         return done.is_whole
     for damage in done.damages:
-        mark = "[red]not mended[/]" if not damage.can else "[green]mended[/]" if done.done else "[yellow]can be mended[/]"
+        mark = "[red]not repaired[/]" if not damage.can else "[green]repaired[/]" if done.done else "[yellow]can be repaired[/]"
         console.print(f"{mark} {escape(damage.what)}", highlight=False, soft_wrap=True)
         where = f" (version {damage.version})" if damage.version is not None else ""
         console.print(f"  → {escape(damage.how)}{where}", highlight=False, soft_wrap=True)
     if not done.damages:
-        console.print("[green]Nothing to mend.[/]")
+        console.print("[green]Nothing to repair.[/]")
     elif not done.done:
         console.print("Nothing was written: --yes does it.", highlight=False)
     return done.is_whole

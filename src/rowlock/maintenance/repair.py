@@ -43,7 +43,7 @@ DAMAGED = f"{names.LOG_DIRECTORY}/_damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class Damage:
     """One damage: what it is, whether it can be repaired, and its repair (in a dry run: the possible one), or why there is none.
 
     `version` is that of the repairing commit, if one was needed.
@@ -61,7 +61,7 @@ class Repair:
 
     table: str
     done: bool
-    damages: tuple[Mended, ...]
+    damages: tuple[Damage, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -98,7 +98,7 @@ def _repaired(state: SharedState, dry_run: bool) -> Repair:
         head = newest if dry_run and newest is not None else state.refresh()
     except CorruptLog as e:
         remedy = "look for the file in a backup or in older object versions: it cannot be derived from the rest of the log"
-        damages.append(Mended(f"the newest version cannot be read: {e}", False, remedy))
+        damages.append(Damage(f"the newest version cannot be read: {e}", False, remedy))
         return Repair(store.root, not dry_run, tuple(damages))
     damages += _files(state, head, dry_run)
     return Repair(store.root, not dry_run, tuple(damages))
@@ -112,7 +112,7 @@ def _save_copy(store: ObjectStore, key: str) -> None:
         return
 
 
-def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], walked: Versions, dry_run: bool) -> Iterator[Mended]:
+def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], walked: Versions, dry_run: bool) -> Iterator[Damage]:
     """Writes damaged checkpoints anew, as classic ones, from all commits up to them.
 
     Not from an older checkpoint: if two of them differ it is unknown which one is right.
@@ -124,9 +124,9 @@ def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], walked: Versions
             snapshot = replay.load(store, segment_of(commits, store.root, version))
             tombstones = TableLog(store).tombstones(snapshot, ())
         except RowlockError as e:
-            yield Mended(what, False, f"not all commits before it exist: {e}")
+            yield Damage(what, False, f"not all commits before it exist: {e}")
             continue
-        yield Mended(what, True, f"written anew from the commits up to version {version}; the old one is in {DAMAGED}")
+        yield Damage(what, True, f"written anew from the commits up to version {version}; the old one is in {DAMAGED}")
         if not dry_run:
             _write_anew(store, files, snapshot, tombstones)
 
@@ -142,21 +142,21 @@ def _write_anew(store: ObjectStore, files: Sequence[LogFile], snapshot: Snapshot
             store.delete(file.key)
 
 
-def _checksums(store: ObjectStore, walked: Versions, anew: Mapping[int, bytes], dry_run: bool) -> Iterator[Mended]:
+def _checksums(store: ObjectStore, walked: Versions, anew: Mapping[int, bytes], dry_run: bool) -> Iterator[Damage]:
     for version, why in walked.checksums.items():
         key = names.checksum_key(version)
         if version in walked.contested:
-            yield Mended(
+            yield Damage(
                 f"checksum {key}: {why}", False, "it is proof that two writers committed this version, one of which was overwritten: see rowlock check"
             )
             continue
-        yield Mended(f"checksum {key}: {why}", True, f"written anew from the log; the old one is in {DAMAGED}")
+        yield Damage(f"checksum {key}: {why}", True, f"written anew from the log; the old one is in {DAMAGED}")
         if not dry_run:
             _save_copy(store, key)
             store.put(key, anew[version])
 
 
-def _last_checkpoint(store: ObjectStore, walked: Versions, dry_run: bool) -> Iterator[Mended]:
+def _last_checkpoint(store: ObjectStore, walked: Versions, dry_run: bool) -> Iterator[Damage]:
     """Points `_last_checkpoint` to the newest complete checkpoint, if it is wrong."""
     try:
         held = store.get(names.LAST_CHECKPOINT)
@@ -167,9 +167,9 @@ def _last_checkpoint(store: ObjectStore, walked: Versions, dry_run: bool) -> Ite
     if (why := _fault(held, whole)) is None:
         return
     if not sound:
-        yield Mended(f"_last_checkpoint {why}", True, f"moved to {DAMAGED}: there is no whole checkpoint, and readers list the log without it")
+        yield Damage(f"_last_checkpoint {why}", True, f"moved to {DAMAGED}: there is no whole checkpoint, and readers list the log without it")
     else:
-        yield Mended(f"_last_checkpoint {why}", True, f"pointed to the checkpoint of version {sound[-1][0].version}; the old one is in {DAMAGED}")
+        yield Damage(f"_last_checkpoint {why}", True, f"pointed to the checkpoint of version {sound[-1][0].version}; the old one is in {DAMAGED}")
     if dry_run:
         return
     _save_copy(store, names.LAST_CHECKPOINT)
@@ -209,30 +209,30 @@ def _hint(store: ObjectStore, checkpoint: Sequence[LogFile]) -> dict[str, Any]:
     return hint | ({"parts": len(checkpoint)} if checkpoint[0].kind == "multipart" else {})
 
 
-def _files(state: SharedState, head: Snapshot, dry_run: bool) -> list[Mended]:
+def _files(state: SharedState, head: Snapshot, dry_run: bool) -> list[Damage]:
     """Corrects, in one commit, the add actions that contradict their files, and the high-water mark of row ids."""
     every = list(read_contents(state.store, head))
     ids = row_ids(head, every)
     wrong = [c for c in every if c.wrong and not c.unreadable]
-    fixes = {c.file.path: c for c in wrong if _is_mendable(c)}
+    fixes = {c.file.path: c for c in wrong if _is_repairable(c)}
     apart = "its vector marks rows that the file does not have: the two do not belong together; RESTORE to a version before"
     lost = [
         *((f"{c.file.path}: {c.unreadable}", KINDS["file-does-not-read"][1]) for c in every if c.unreadable),
         *((f"{path}: its row ids are those of other rows, too", KINDS["row-ids-doubled"][1]) for path in ids.doubled),
         *((f"{path}: its rows have no row ids", KINDS["row-ids-missing"][1]) for path in ids.bare),
-        *((f"{c.file.path}: {c.wrong[0]}", apart) for c in wrong if not _is_mendable(c)),
+        *((f"{c.file.path}: {c.wrong[0]}", apart) for c in wrong if not _is_repairable(c)),
     ]
-    out = [Mended(what, False, how) for what, how in lost]
+    out = [Damage(what, False, how) for what, how in lost]
     version: int | None = None
     if (fixes or ids.mark_is_low) and not dry_run:
         version = commit_from_head(state, "REPAIR", {"files": len(fixes)}, lambda at: _actions(state.store, at, fixes, ids.highest)).version
-    out += [Mended(f"{path}: {'; '.join(c.wrong)}", True, "added again with statistics and counts by its contents", version) for path, c in fixes.items()]
+    out += [Damage(f"{path}: {'; '.join(c.wrong)}", True, "added again with statistics and counts by its contents", version) for path, c in fixes.items()]
     if ids.mark_is_low:
-        out.append(Mended("the high-water mark of row ids is too low", True, f"raised to {ids.highest}", version))
+        out.append(Damage("the high-water mark of row ids is too low", True, f"raised to {ids.highest}", version))
     return out
 
 
-def _is_mendable(content: Contents) -> bool:
+def _is_repairable(content: Contents) -> bool:
     return not any("marks row " in why for why in content.wrong)
 
 
@@ -245,8 +245,8 @@ def _actions(store: ObjectStore, head: Snapshot, fixes: dict[str, Contents], hig
         if live_file is None:
             continue
         now = content if live_file == content.file else contents_of(store, head, live_file)
-        if now.wrong and not now.unreadable and _is_mendable(now):
-            adds.append(_mended(store, head, now))
+        if now.wrong and not now.unreadable and _is_repairable(now):
+            adds.append(_corrected(store, head, now))
     try:
         low = row_tracking.assigns(head.protocol, head.metadata) and row_tracking.high_water_mark(head.domains, head.table) < highest
     except CorruptLog:
@@ -256,7 +256,7 @@ def _actions(store: ObjectStore, head: Snapshot, fixes: dict[str, Contents], hig
     return HeadActions(adds=tuple(adds), domains=(row_tracking.mark_domain(highest),) if low else ())
 
 
-def _mended(store: ObjectStore, head: Snapshot, content: Contents) -> AddFile:
+def _corrected(store: ObjectStore, head: Snapshot, content: Contents) -> AddFile:
     """The file's add action with statistics, number of rows and cardinality by the contents of the file and its vector."""
     add = content.file
     vector = None if add.deletion_vector is None else replace(add.deletion_vector, cardinality=content.cardinality)
