@@ -35,7 +35,7 @@ spark.sql("DELETE FROM orders WHERE id = 1")
 
 path = f"{root}/copies"
 spark.table("orders").write.format("delta").mode("overwrite").save(path)
-spark.range(2).selectExpr("id + 10 AS id", "'fr' AS country", "1.5D AS amount").write.format("delta").mode("append").save(path)
+spark.range(2).selectExpr("id + 10 AS id", "'fr' AS country", "1.5D AS amount").write.format("delta").mode("append").option("mergeSchema", "true").save(path)
 
 
 def upsert(batch, number):

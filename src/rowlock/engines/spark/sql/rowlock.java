@@ -80,6 +80,12 @@ public class Relation extends BaseRelation {
         return found != null ? found : (LogicalPlan) Bridge.call("read", new Object[] { context.sparkSession(), CollectionConverters.asJava(options), given });
     }
 
+    /** What Spark gets after a write, and asks for its columns alone: nothing is read for it, least of all by the options of a writer. */
+    public synchronized Relation of(StructType written) {
+        columns = written;
+        return this;
+    }
+
     public SQLContext sqlContext() { return context; }
     public synchronized StructType schema() {
         if (columns == null) columns = (first = plan()).schema();
@@ -95,7 +101,7 @@ public class DefaultSource extends StreamTable implements RelationProvider, Sche
     public BaseRelation createRelation(SQLContext context, Map options, StructType schema) { return new Relation(context, options, schema); }
     public BaseRelation createRelation(SQLContext context, SaveMode mode, Map options, Dataset rows) {
         Bridge.call("save", new Object[] { mode.name(), CollectionConverters.asJava(Bridge.spelled(options)), rows });
-        return new Relation(context, options, null);
+        return new Relation(context, options, null).of(rows.schema());
     }
     public Sink createSink(SQLContext context, Map options, Seq partitions, OutputMode mode) { return new StreamSink(context, options, partitions, mode); }
 }
