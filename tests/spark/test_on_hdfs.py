@@ -61,6 +61,19 @@ def test_a_name_for_a_table_on_hdfs(spark: SparkSession, hdfs: Hdfs) -> None:
 
 
 @LONG
+def test_a_mount_of_hdfs(spark: SparkSession, hdfs: Hdfs) -> None:
+    """By a mount of the client's (`viewfs:`) the same files are reached, and of two commits of a version one wins."""
+    root = hdfs.fresh_root()
+    rowlock.write(spark.createDataFrame([(1, 0), (2, 0)], "id long, n long"), root)
+    spark.sparkContext._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.lake.link./tables", f"{hdfs.uri}/tables")
+    there = root.replace(hdfs.uri, "viewfs://lake")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda place: [rowlock.sql(spark, f"UPDATE delta.`{place}` SET n = n + 1 WHERE id = 1") for _ in range(3)], (root, there)))
+    assert sorted(map(tuple, rowlock.read(spark, there).collect())) == sorted(map(tuple, rowlock.read(spark, root).collect())) == [(1, 6), (2, 0)]
+    assert open_store(there).put_if_absent("_delta_log/00000000000000000001.json", b"{}") == Lost()
+
+
+@LONG
 def test_a_race_with_delta_spark_on_hdfs(spark: SparkSession, hdfs: Hdfs) -> None:
     """I1: HDFS lets one writer win a version, so no commit of either engine is overwritten; each increment counts once."""
     root, each = hdfs.fresh_root(), 4
@@ -154,7 +167,8 @@ def test_a_writer_that_ended_with_a_claim_stops_nobody_for_ever(spark: SparkSess
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("ftp://127.0.0.1:1/table", r"the scheme ftp: is not supported: its file system, \S+Ftp\S+, does not promise an atomic rename"),
+        ("ftp://127.0.0.1:1/table", r"the scheme ftp: is not supported: its file system, \S+Ftp\S+, is not known for an atomic rename"),
+        ("webhdfs://127.0.0.1:1/table", r"the scheme webhdfs: is not supported: its file system, \S+WebHdfs, is not known for an atomic rename"),
         ("xyz://host/table", r"Hadoop's client cannot open xyz: .*No AbstractFileSystem configured for scheme: xyz"),
     ],
 )

@@ -18,8 +18,9 @@ from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import scheme_of
 from rowlock.storage.hadoop import FileInfo, HadoopFiles
 
-ATOMIC = ("org.apache.hadoop.fs.Hdfs", "org.apache.hadoop.fs.WebHdfs", "org.apache.hadoop.fs.SWebHdfs")
-"""The file systems of Hadoop whose rename is one step of a name node, which refuses a target that is there."""
+ATOMIC = ("org.apache.hadoop.fs.Hdfs",)
+"""The file systems of Hadoop whose rename is one step of a name node, which refuses a target that is there.  Not WebHdfs: the client in PySpark's wheel cannot
+read its errors, so that a file that is not there looks like a server that fails."""
 _ERRORS = {
     "java.io.FileNotFoundException": FileNotFoundError,
     "org.apache.hadoop.fs.FileAlreadyExistsException": FileExistsError,
@@ -45,8 +46,8 @@ def open_files(uri: str) -> HadoopFiles:
         raise InvalidInput(f"Hadoop's client cannot open {scheme}: {_text(e)}", table=uri) from e
     if files is None:
         raise InvalidInput(
-            f"the scheme {scheme}: is not supported: its file system, {kind}, does not promise an atomic rename that never replaces a file. "
-            "Tables lie on hdfs:, webhdfs: or a mount of these, on a local path, file:, s3:, gs:, az: or abfss:",
+            f"the scheme {scheme}: is not supported: its file system, {kind}, is not known for an atomic rename that never replaces a file. "
+            "Tables lie on hdfs: or on a mount of it whose folder is there, on a local path, file:, s3:, gs:, az: or abfss:",
             table=uri,
         )
     return files
