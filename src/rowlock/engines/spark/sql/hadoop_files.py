@@ -19,8 +19,7 @@ from rowlock.protocol.paths import scheme_of
 from rowlock.storage.hadoop import FileInfo, HadoopFiles
 
 ATOMIC = ("org.apache.hadoop.fs.Hdfs",)
-"""The file systems of Hadoop whose rename is one step of a name node, which refuses a target that is there.  Not WebHdfs: the client in PySpark's wheel cannot
-read its errors, so that a file that is not there looks like a server that fails."""
+"""The file systems of Hadoop whose rename is one step that refuses a target that is there.  Not WebHdfs, whose errors the client in PySpark's wheel cannot read."""
 _ERRORS = {
     "java.io.FileNotFoundException": FileNotFoundError,
     "org.apache.hadoop.fs.FileAlreadyExistsException": FileExistsError,
