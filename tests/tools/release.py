@@ -105,8 +105,8 @@ assert "pip install 'rowlock[cli]'" in told, told
 """
 STATEMENT = """
 spark = rowlock.spark(cores=2)
-spark.sql("UPDATE delta.`t` SET id = id + 1 WHERE id = 1")
-assert [row.id for row in spark.sql("SELECT * FROM delta.`t` ORDER BY id").collect()] == [2, 2]
+rowlock.DeltaTable.forPath(spark, "t").update("id = 1", {"id": "id + 1"})
+assert [row.id for row in rowlock.read(spark, "t").collect()] == [2, 2]
 """
 USES = {
     "": ASKS_FOR_SPARK + WITHOUT_COMMAND,
