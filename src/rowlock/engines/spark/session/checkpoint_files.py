@@ -19,7 +19,8 @@ class NumberedFiles:
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         bridge: Any = catalyst(spark)
-        maker = bridge.jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        streaming = bridge.jvm.org.apache.spark.sql.execution.streaming
+        maker = streaming if spark.version.startswith("4.0.") else streaming.checkpointing
         self._path, self.folder = bridge.hadoop_path, folder
         conf = spark._jsparkSession.sessionState().newHadoopConf()
         self._files = getattr(getattr(maker, "CheckpointFileManager$"), "MODULE$").create(self._path(folder), conf)
