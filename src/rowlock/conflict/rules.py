@@ -98,7 +98,7 @@ is a change of metadata, or when the commit is built (row ids are assigned then,
 class Reads:
     """What a transaction has read and will write, as far as the rules need it.
 
-    predicates        one per scan; None stands for the whole table
+    predicates        one per scan; None for the whole table
     files             paths of the files that were read
     removes           paths that the transaction removes
     changes_data      False if it only moves rows or writes nothing; Delta checks it under snapshot isolation then

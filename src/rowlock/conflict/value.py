@@ -104,7 +104,7 @@ class SupersededRow:
 class Conflict:
     """A commit of others (the winner) that mattered to a transaction: what it did, what that cost, and what to do about it.
 
-    It stands in a receipt where a rebase settled it, and in an error's `conflict` where it was raised.
+    It is in a receipt where a rebase settled it, and in an error's `conflict` where it was raised.
 
     Attributes:
         version: The winner's version.
@@ -114,7 +114,7 @@ class Conflict:
         files: Paths that both touched, at most 20.
         rows_gone: How many of the transaction's rows the winner deleted or replaced.
         rows_born: How many rows the winner brought where the transaction reads.
-        rule: Which rule made an error of it (`rows read`, `metadata`, ...); empty where a rebase settled it.
+        rule: Which rule raised it as an error (`rows read`, `metadata`, ...); empty where a rebase settled it.
         what: The same as a sentence.
         rows: Up to 5 of the rows concerned, as the winner found them.
         columns: Columns that both set in one row, or what the winner changed of the table's definition.

@@ -10,12 +10,12 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from rowlock import clock, threads
 from rowlock.locks.lease_table import LONGEST_TERM_S, LeaseTable, parse
 from rowlock.locks.scope import Scope
-from rowlock.locks.stale_clock import StaleClock
 from rowlock.storage.registers.register import Cell, Registers
 from rowlock.storage.store import Committed
 
@@ -29,6 +29,25 @@ _REST_S = 30.0
 """How long a failed provider is not called again."""
 _SWAPS = 8
 _FIRST_WAIT_S, _LAST_WAIT_S = 0.25, 0.1
+
+
+class StaleClock:
+    """Detects expired leases: tracks for how long this process has seen each thing unchanged, by the local monotonic clock alone.
+
+    The times of different machines are never compared, so an observer that comes late waits a whole term.  Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[Hashable, float]] = {}
+
+    def ages(self, marks: Mapping[str, Hashable]) -> dict[str, float]:
+        """For each named thing, the seconds since it was first seen with its current mark.  Things not named any more are forgotten."""
+        now = clock.monotonic_s()
+        with self._lock:
+            known = self._seen
+            self._seen = {name: known[name] if name in known and known[name][0] == mark else (mark, now) for name, mark in marks.items()}
+            return {name: now - since for name, (_, since) in self._seen.items()}
 
 
 class Lease:

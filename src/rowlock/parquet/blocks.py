@@ -21,7 +21,7 @@ from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 
 @dataclass(frozen=True, slots=True)
 class DriverRows:
-    """Rows on the driver, with the table's logical columns; `clustering`: what is said of their file, where OPTIMIZE clustered them."""
+    """Rows on the driver, with the table's logical columns; `clustering`: the fields of their add action for clustering, where OPTIMIZE clustered them."""
 
     table: pa.Table
     clustering: Clustering | None = None

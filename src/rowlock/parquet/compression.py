@@ -38,13 +38,13 @@ _chosen: ContextVar[tuple[str | None, str | None]] = ContextVar("the codecs that
 
 @contextmanager
 def compressing(option: str | None, setting: str | None) -> Iterator[None]:
-    """The data files of the block are compressed as `option` says, else as their table's property, else as `setting`; None: says nothing.
+    """The data files of the block are compressed as `option` says, else as their table's property, else as `setting`; None: not given.
 
-    Raises InvalidInput for a codec that is none.
+    Raises InvalidInput for an unknown codec.
     """
-    for name, said in (("The option compression", option), (f"The setting {SETTING}", setting)):
-        if said is not None and said.strip().lower() not in _CODECS:
-            raise InvalidInput(f"{name} is one of {', '.join(NAMES)}, not {said!r}")
+    for name, codec in (("The option compression", option), (f"The setting {SETTING}", setting)):
+        if codec is not None and codec.strip().lower() not in _CODECS:
+            raise InvalidInput(f"{name} is one of {', '.join(NAMES)}, not {codec!r}")
     token = _chosen.set((option, setting))
     try:
         yield
@@ -55,5 +55,5 @@ def compressing(option: str | None, setting: str | None) -> Iterator[None]:
 def codec_of(configuration: Mapping[str, str]) -> Codec:
     """The codec of new data files of a table with these properties."""
     option, setting = _chosen.get()
-    said = option or configuration.get(PROPERTY) or setting or "snappy"
-    return _CODECS.get(said.strip().lower(), _CODECS["snappy"])  # what others have set that Rowlock does not write
+    codec = option or configuration.get(PROPERTY) or setting or "snappy"
+    return _CODECS.get(codec.strip().lower(), _CODECS["snappy"])  # what others have set that Rowlock does not write

@@ -78,7 +78,7 @@ def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViol
 
 
 def holds(condition: Predicate, table: pa.Table, schema: StructType) -> Mask:
-    """The rows of which a condition is true; one of which that cannot be told is refused (I9)."""
+    """The rows of which a condition is true; a condition that cannot be evaluated is refused (I9)."""
 
     def column(path: ColumnPath) -> Interval | None:
         field = schema.find(path[0])

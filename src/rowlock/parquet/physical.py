@@ -44,8 +44,8 @@ def file_schema(snapshot: Snapshot, names: Sequence[str]) -> pa.Schema:
 
 
 def _arrow_field(f: Any, of_file: bool) -> pa.Field:
-    made = pa.field(f.physical_name if of_file else f.name, _arrow_type(f.type, of_file), True)
-    return made.with_metadata({_FIELD_ID: str(f.column_id).encode()}) if of_file and f.column_id is not None else made
+    field = pa.field(f.physical_name if of_file else f.name, _arrow_type(f.type, of_file), True)
+    return field.with_metadata({_FIELD_ID: str(f.column_id).encode()}) if of_file and f.column_id is not None else field
 
 
 def _arrow_type(t: DataType, of_file: bool) -> pa.DataType:
@@ -94,9 +94,9 @@ def _stripped_type(t: pa.DataType) -> pa.DataType:
 def _stripped(column: Any) -> Any:
     if not _holds_void(column.type):
         return column
-    kept = [n for n, f in enumerate(column.type) if not pa.types.is_null(f.type)]
+    present = [n for n, f in enumerate(column.type) if not pa.types.is_null(f.type)]
     return pa.StructArray.from_arrays(
-        [_stripped(pc.struct_field(column, [n])) for n in kept], fields=list(_stripped_type(column.type)), mask=pc.is_null(column)
+        [_stripped(pc.struct_field(column, [n])) for n in present], fields=list(_stripped_type(column.type)), mask=pc.is_null(column)
     )
 
 

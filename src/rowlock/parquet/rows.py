@@ -45,9 +45,9 @@ class Rows:
         """The reader for a Spark session: where it is `case_sensitive`, files whose column names differ by case are left to Spark."""
         if not case_sensitive:
             return self
-        made = Rows(self.store)
-        made._case_sensitive = True
-        return made
+        reader = Rows(self.store)
+        reader._case_sensitive = True
+        return reader
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns; None where Spark must read the file."""

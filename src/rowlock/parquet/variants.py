@@ -72,8 +72,8 @@ def _value_and_metadata(array: pa.StructArray) -> pa.Array:
         values, metadata = array.field("value"), array.field("metadata")
     else:
         rows = array.cast(nullable_schema(pa.schema([pa.field("v", bare_type(array.type))])).field(0).type).to_pylist()
-        made = [(None, None) if row is None else _rebuilt(row, array.type) for row in rows]
-        values, metadata = (pa.array([pair[n] for pair in made], pa.binary()) for n in (0, 1))
+        rebuilt = [(None, None) if row is None else _rebuilt(row, array.type) for row in rows]
+        values, metadata = (pa.array([pair[n] for pair in rebuilt], pa.binary()) for n in (0, 1))
     return pa.StructArray.from_arrays([values, metadata], fields=list(VARIANT), mask=array.is_null())
 
 
@@ -86,7 +86,7 @@ def _rebuilt(row: Mapping[str, Any], type_: pa.DataType) -> tuple[bytes, bytes]:
 
 
 class _Builder:
-    """Puts one variant together: `keys` is the dictionary of the value that is made."""
+    """Puts one variant together: `keys` is the dictionary of the new value."""
 
     def __init__(self, metadata: bytes) -> None:
         size = (metadata[0] >> 6) + 1
@@ -138,12 +138,12 @@ class _Builder:
         self._left = len(value)
         return memoryview(value)
 
-    def _counted(self, made: bytes) -> bytes:
+    def _counted(self, encoded: bytes) -> bytes:
         """The bytes, of which a value has no more than its own: where parts of a forged one overlap, they could be very many."""
-        self._left -= len(made)
+        self._left -= len(encoded)
         if self._left < 0:
             raise ValueError("parts of a value overlap")
-        return made
+        return encoded
 
     def _copied(self, value: memoryview) -> bytes:
         """A value under the dictionary of the new one."""
@@ -173,9 +173,9 @@ class _Builder:
 
     def _object(self, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
         starts, end = {}, 0
-        for name, made in fields:
+        for name, encoded in fields:
             starts[name] = end
-            end += len(made)
+            end += len(encoded)
         if len(starts) < len(fields):
             raise ValueError("a field that is there twice")
         names = sorted(starts)
@@ -183,13 +183,15 @@ class _Builder:
         of_ids, width, large = _width(max(ids, default=0)), _width(end), len(names) > 255
         head = bytes([_OBJECT | (width - 1) << 2 | (of_ids - 1) << 4 | large << 6]) + len(names).to_bytes(4 if large else 1, "little")
         places = [*(starts[n] for n in names), end]
-        return b"".join([head, *(i.to_bytes(of_ids, "little") for i in ids), *(p.to_bytes(width, "little") for p in places), *(made for _, made in fields)])
+        return b"".join(
+            [head, *(i.to_bytes(of_ids, "little") for i in ids), *(p.to_bytes(width, "little") for p in places), *(encoded for _, encoded in fields)]
+        )
 
 
 def _array(elements: Sequence[bytes]) -> bytes:
     ends = [0]
-    for made in elements:
-        ends.append(ends[-1] + len(made))
+    for encoded in elements:
+        ends.append(ends[-1] + len(encoded))
     width, large = _width(ends[-1]), len(elements) > 255
     head = bytes([_ARRAY | (width - 1) << 2 | large << 4]) + len(elements).to_bytes(4 if large else 1, "little")
     return b"".join([head, *(e.to_bytes(width, "little") for e in ends), *elements])

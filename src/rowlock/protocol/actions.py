@@ -232,7 +232,7 @@ class Commit:
     """All actions of one version.
 
     `size_bytes` is the size of the commit file; `tag` is the store's tag of it (see `ObjectStore.tag`), which
-    tells the file from another one that may later stand in its place.
+    distinguishes the file from another one that may later be in its place.
     """
 
     version: int

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rowlock.protocol.schema import VOID, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, unsupported_type
 
 VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
-"""A variant as PySpark gives it to Arrow: the two binaries of Parquet's variant encoding, told from any other struct by the mark at `metadata`."""
+"""A variant as PySpark gives it to Arrow: the two binaries of Parquet's variant encoding, distinguished from any other struct by the mark at `metadata`."""
 _TO_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -48,7 +48,7 @@ _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def is_variant(type_: pa.DataType) -> bool:
-    """Whether an Arrow type stands for a variant, and is no mere struct of two binaries."""
+    """Whether an Arrow type is a variant and not a plain struct of two binaries."""
     return type_ == VARIANT and (type_.field("metadata").metadata or {}).get(b"variant") == b"true"
 
 

@@ -1,4 +1,4 @@
-"""Columns of type char(n) and varchar(n): strings with a bound, which stands in the column's metadata as Spark writes it.
+"""Columns of type char(n) and varchar(n): strings with a bound, which is in the column's metadata as Spark writes it.
 
 Values are at most n characters; spaces at the end that are too many are cut off, and a char(n) is filled up with spaces, when it is written and
 when it is read: other engines store it as it came.  So no file is skipped by the statistics of a char column.  Columns with bounds inside of
@@ -138,5 +138,5 @@ def rebound(field: StructField, wanted: Bound | None, table: str) -> StructField
             table=table,
             condition=named("NOT_SUPPORTED_CHANGE_COLUMN"),
         )
-    kept = {k: v for k, v in field.metadata.items() if k != KEY}
-    return replace(field, metadata=kept if wanted is None else {**kept, KEY: str(wanted)})
+    others = {k: v for k, v in field.metadata.items() if k != KEY}
+    return replace(field, metadata=others if wanted is None else {**others, KEY: str(wanted)})

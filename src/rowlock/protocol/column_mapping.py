@@ -66,8 +66,8 @@ def with_changed_mode(before: Metadata, after: Metadata, table: str) -> Metadata
 
 def without_mapping(metadata: Metadata) -> Metadata:
     """The metadata without ids and physical names, for data files that know columns by their names."""
-    kept = {k: v for k, v in metadata.configuration.items() if k != MAX_ID}
+    others = {k: v for k, v in metadata.configuration.items() if k != MAX_ID}
     schema = parse_schema(metadata.schema_string)
     plain = map_fields(schema, lambda f: replace(f, metadata={k: v for k, v in f.metadata.items() if not k.startswith(_OF_MAPPING)}))
     assert isinstance(plain, StructType)
-    return replace(metadata, schema_string=schema_json(plain), configuration=kept)
+    return replace(metadata, schema_string=schema_json(plain), configuration=others)

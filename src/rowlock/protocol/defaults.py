@@ -28,7 +28,7 @@ class NotConstant(ValueError):
 
 
 def default_of(path: Sequence[str], defaults: Mapping[str, str], required: Collection[str]) -> str:
-    """What the word DEFAULT stands for in an assignment to a column; null for a field inside of one.  Raises InvalidInput where it would be null and is `required`."""
+    """The expression that DEFAULT means in an assignment to a column; null for a field inside of one.  Raises InvalidInput where it would be null and is `required`."""
     name = path[0]
     if len(path) == 1 and name not in defaults and name in required:
         condition = named("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=f"`{name}`")

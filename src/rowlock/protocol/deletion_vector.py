@@ -31,7 +31,7 @@ _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=
 _DIGIT = {c: i for i, c in enumerate(_ALPHABET)}
 _UUID_CHARACTERS = 20
 _PORTION = 1 << 20
-"""Positions that are made into a bitmap at a time."""
+"""Positions that are added to a bitmap at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Delta's table properties: which values can be set through Rowlock, and what it does with each.
 
-One entry for each property of delta-spark 4.4 and for those that other engines leave in tables; `docs/properties.md` is made of it.  A property
+One entry for each property of delta-spark 4.4 and for those that other engines leave in tables; `docs/properties.md` is generated from it.  A property
 is only ever refused when it is set: a table of others that has it is read and written, unless a feature that it needs says no
 (`features`).  Pure.
 """

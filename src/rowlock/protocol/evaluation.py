@@ -28,7 +28,7 @@ class Places:
     """Rows or files, and what is known of them.
 
     column  what is known of a column in each place; None where nothing is
-    ask     the places where a condition that is not understood is true, of those that can be asked about it; None where that cannot be told
+    ask     the places where a condition that is not understood is true, of those that can be asked about it; None where that is unknown
     """
 
     column: Callable[[ColumnPath], Interval | None]
@@ -43,7 +43,7 @@ class Places:
 
 
 def may_hold(predicate: Predicate, places: Places) -> Any:
-    """Where a condition may be true, as Arrow booleans or one for all places; null where that cannot be told.
+    """Where a condition may be true, as Arrow booleans or one for all places; null where that is unknown.
 
     Of rows, whose values are known, True is certain too.
     """
@@ -51,7 +51,7 @@ def may_hold(predicate: Predicate, places: Places) -> Any:
 
 
 def as_mask(found: Any, size: int) -> Mask:
-    """An answer of `may_hold` as a mask of so many places; what cannot be told may be true."""
+    """An answer of `may_hold` as a mask of so many places; what is unknown may be true."""
     if isinstance(found, pa.Scalar):
         return np.full(size, found.as_py() is not False)
     if not size:
@@ -79,8 +79,8 @@ def _leaf(p: Predicate, outcome: bool, places: Places) -> Any:
     """Where a test may have an outcome, True or False; None where nothing is known of it."""
     if isinstance(p, Unknown):
         known = MAYBE if p.known is None else _may(normal(p.known, not outcome), places)
-        told = None if p.part is None else places.ask(p)
-        return known if told is None else all_of((known, told if outcome else pc.invert(told)))
+        answer = None if p.part is None else places.ask(p)
+        return known if answer is None else all_of((known, answer if outcome else pc.invert(answer)))
     if isinstance(p, Compare):
         a, b = _operands(p.left, p.right, places)
         if a is None or b is None:

@@ -50,7 +50,7 @@ class Removal:
     """How one feature is dropped.
 
     trace    what of a table still uses it, as a phrase; None where nothing does
-    takes    the properties that are set first where there is a trace, so that nobody begins to use it again; None unsets one
+    takes    the properties that are set first where there is a trace, so that no writer begins to use it again; None unsets one
     history  whether an action of an older version uses it; None for a feature that readers of older versions need not know
     loses    the properties and the metadata domains that go with it
     asked    the trace is the user's own and is not taken away: the condition of the error
@@ -181,5 +181,5 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
 
 def with_properties(metadata: Metadata, changes: Mapping[str, str | None]) -> Metadata:
     """The metadata with these properties; None unsets one."""
-    kept = {k: v for k, v in metadata.configuration.items() if k not in changes}
-    return replace(metadata, configuration=kept | {k: v for k, v in changes.items() if v is not None})
+    others = {k: v for k, v in metadata.configuration.items() if k not in changes}
+    return replace(metadata, configuration=others | {k: v for k, v in changes.items() if v is not None})

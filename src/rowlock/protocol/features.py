@@ -39,7 +39,7 @@ class Feature:
     """A table feature that this version can write.
 
     reads    whether readers must support it, too
-    legacy   the first writer version, below 7, that stands for it; None if none does
+    legacy   the first writer version, below 7, that implies it; None if none does
     asked    whether a table's properties ask for it
     columns  the columns of a schema that need it
     problem  what of a schema and its partition columns cannot be written even with the feature, as a phrase

@@ -178,7 +178,7 @@ def _stored_bound(value: Any, type_: DataType, *, up: bool) -> Any:
 
 
 def may_compare(op: str, a: Interval, b: Interval) -> Any:
-    """Whether a comparison may be true in each place; null where that cannot be told.  None where the types cannot be compared."""
+    """Whether a comparison may be true in each place; null where that is unknown.  None where the types cannot be compared."""
     if not a.kind or (a.kind != b.kind and {a.kind, b.kind} != {"integer", "decimal"}):
         return None
     if op in (">", ">="):

@@ -22,7 +22,7 @@ from rowlock.time_zones import zone_of
 _TIMESTAMP = re.compile(
     r"([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *([A-Za-z+-].*))?)?)?)?)?)?", re.ASCII
 )
-"""What Spark casts to a timestamp: the end may be left out from anywhere, a zone stands after seconds alone."""
+"""What Spark casts to a timestamp: the end may be left out from anywhere, a zone may follow seconds alone."""
 _TIME_OF_TODAY = re.compile(r"T?\d{1,2}:\d{1,2}.*", re.ASCII)
 _TRIMMED = "".join(map(chr, (*range(0x21), *range(0x7F, 0xA0))))
 """Spaces and control characters, which Spark takes off at both ends."""

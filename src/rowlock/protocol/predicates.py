@@ -1,4 +1,4 @@
-"""The algebra of conditions: frozen values that say which rows a statement asks for, whoever wrote the condition and in whatever form.
+"""The algebra of conditions: frozen values for the rows that a statement selects, from every source and form of condition.
 
 Catalyst's expressions, texts of CHECK constraints and conditions of logs are translated into it; `protocol.evaluation` reads it.
 What has no certain meaning here is `Unknown`, which may be true of every row (I3).  Pure.
@@ -107,7 +107,7 @@ class Like:
 class Unknown:
     """A condition that is not understood: it may be true and may be false.
 
-    part      names it to a reader who can ask another about it; () where nobody can be asked
+    part      names it to an interpreter that can evaluate it by other means; () where there are none
     columns   the columns that it reads, where it has a name
     known     a condition that may be true, or false, wherever this one is
     """

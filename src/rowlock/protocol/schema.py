@@ -165,9 +165,9 @@ DataType: TypeAlias = PrimitiveType | DecimalType | ArrayType | MapType | Struct
 
 
 def column_path(name: str) -> ColumnPath:
-    """The path that a column's SQL name stands for: a dot outside of back quotes separates a struct from its field, and space around a part does not count.
+    """The path that a column's SQL name denotes: a dot outside of back quotes separates a struct from its field, and space around a part does not count.
 
-    A text that is no name, such as one with a single back quote, is one part as it stands: it is looked up and not found.
+    A text that is no name, such as one with a single back quote, is one part, unchanged: it is looked up and not found.
     """
     parts: list[str] = []
     at, dot = 0, "."
@@ -213,7 +213,7 @@ def with_parts(type_: DataType, changed: Mapping[str, DataType]) -> DataType:
 def map_fields(type_: DataType, change: Callable[[StructField], StructField]) -> DataType:
     """The type with every field of its structs, at any depth, changed; outer fields before inner ones."""
     if isinstance(type_, StructType):
-        return StructType(tuple(replace(made, type=map_fields(f.type, change)) for f in type_.fields for made in [change(f)]))
+        return StructType(tuple(replace(changed, type=map_fields(f.type, change)) for f in type_.fields for changed in [change(f)]))
     return with_parts(type_, {name: map_fields(part, change) for name, part in parts(type_).items()})
 
 
@@ -252,7 +252,7 @@ def parse_schema(schema_string: str, table: str | None = None) -> StructType:
 
 
 def type_from_json(raw: Any, table: str | None = None) -> DataType:
-    """The type that a part of a schema's JSON stands for.  Raises UnsupportedFeature."""
+    """The type that a part of a schema's JSON describes.  Raises UnsupportedFeature."""
     if isinstance(raw, str):
         return _primitive_from(raw, table)
     kind = raw["type"]
@@ -288,9 +288,9 @@ def check_no_collation(fields: Iterable[StructField], table: str | None = None) 
     """Raises UnsupportedFeature for a new column of text with a collation, which needs a table feature that this version does not write."""
     for f in fields:
         if collation := next((inner.metadata[COLLATIONS] for _, inner in StructType((f,)).all_fields() if inner.metadata.get(COLLATIONS)), None):
-            said = ", ".join(sorted(map(str, collation.values()))) if isinstance(collation, Mapping) else str(collation)
+            names = ", ".join(sorted(map(str, collation.values()))) if isinstance(collation, Mapping) else str(collation)
             raise UnsupportedFeature(
-                f"column {f.name!r} has the collation {said}, and this version of Rowlock makes no columns with one: leave it out and compare with COLLATE in queries",
+                f"column {f.name!r} has the collation {names}, and this version of Rowlock makes no columns with one: leave it out and compare with COLLATE in queries",
                 feature="collations",
                 access="write",
                 table=table,

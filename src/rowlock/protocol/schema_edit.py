@@ -17,7 +17,7 @@ from rowlock.protocol.schema import DataType, StructField, StructType, dotted, n
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a field stands among the others: first, or after the one that `after` names."""
+    """The position of a field among the others: first, or after the one that `after` names."""
 
     after: str | None = None
 
@@ -48,16 +48,16 @@ def moved(schema: StructType, path: Sequence[str], position: Position, table: st
 def with_field(schema: StructType, path: Sequence[str], change: Callable[[StructField], StructField | None], table: str) -> StructType:
     """The schema with a field replaced by what `change` makes of it; None drops it."""
     field = field_at(schema, path, table)
-    made = change(field)
+    changed = change(field)
 
     def swap(struct: StructType) -> StructType:
-        if made is not None and made.name.lower() != field.name.lower() and struct.find(made.name) is not None:
+        if changed is not None and changed.name.lower() != field.name.lower() and struct.find(changed.name) is not None:
             raise SchemaMismatch(
-                f"there is a column {'.'.join([*path[:-1], made.name])!r} already",
+                f"there is a column {'.'.join([*path[:-1], changed.name])!r} already",
                 table=table,
-                condition=named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=quote(made.name), struct=type_name(schema, sql=True)),
+                condition=named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=quote(changed.name), struct=type_name(schema, sql=True)),
             )
-        if not (left := tuple(f for f in (made if f is field else f for f in struct.fields) if f is not None)):
+        if not (left := tuple(f for f in (changed if f is field else f for f in struct.fields) if f is not None)):
             text = f"column {'.'.join(path)!r} is the only one of its {'table' if len(path) == 1 else 'struct'} and cannot be dropped"
             raise SchemaMismatch(text, table=table, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(struct.names)))
         return StructType(left)
@@ -121,9 +121,9 @@ def _within(schema: StructType, path: Sequence[str], edit: Callable[[StructType]
             raise SchemaMismatch(f"{'.'.join(path)!r} is no struct", table=table)
         return edit(type_)
 
-    made = _edited(schema, path, changed, path, table)
-    assert isinstance(made, StructType)
-    return made
+    edited = _edited(schema, path, changed, path, table)
+    assert isinstance(edited, StructType)
+    return edited
 
 
 def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], DataType], whole: Sequence[str], table: str | None) -> DataType:
@@ -131,8 +131,8 @@ def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], Dat
     if not path:
         return edit(type_)
     if isinstance(type_, StructType) and (found := type_.find(path[0])) is not None:
-        made = replace(found, type=_edited(found.type, path[1:], edit, whole, table))
-        return StructType(tuple(made if f is found else f for f in type_.fields))
+        edited = replace(found, type=_edited(found.type, path[1:], edit, whole, table))
+        return StructType(tuple(edited if f is found else f for f in type_.fields))
     if (part := parts(type_).get(name := path[0].lower())) is not None:
         return with_parts(type_, {name: _edited(part, path[1:], edit, whole, table)})
     names = type_.names if isinstance(type_, StructType) else ()
@@ -145,9 +145,9 @@ def with_columns(schema: StructType, columns: StructType, table: str) -> StructT
     A column keeps its name, its metadata and its id, and may be null where `columns` says so.  Raises SchemaMismatch where one is missing,
     or of another type.
     """
-    made = _with_fields(schema, columns, (), table)
-    assert isinstance(made, StructType)
-    return made
+    edited = _with_fields(schema, columns, (), table)
+    assert isinstance(edited, StructType)
+    return edited
 
 
 def _with_fields(old: DataType, new: DataType, path: tuple[str, ...], table: str) -> DataType:

@@ -1,7 +1,7 @@
 """The settings of a Spark session that Delta knows, `spark.databricks.delta.*`: what each does here, and typed access to their values.
 
 One entry for each setting that Delta documents or makes public as of delta-spark 4.4, and for internal ones that would change rows or the log;
-`docs/settings.md` is made of it.  A setting is read when a statement runs, never when a handle is made.  Pure.
+`docs/settings.md` is generated from it.  A setting is read when a statement runs, never when a handle is created.  Pure.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class Settings:
                 )
 
     def without_effect(self) -> dict[str, str]:
-        """What is to be said of settings that change nothing here, by their whole names."""
+        """Remarks on settings that have no effect here, by their whole names."""
         out = {}
         for name, value in self.given.items():
             setting = SETTINGS.get(_OF_ONE_STREAM.sub("", name))

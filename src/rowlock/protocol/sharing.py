@@ -21,7 +21,7 @@ _DELTA_RS_WRITES = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Whether another engine may write the table: `yes` (at the same time), `alone` (only while nobody else writes) or `no`, and why."""
+    """Whether another engine may write the table: `yes` (at the same time), `alone` (only while no other engine writes) or `no`, and why."""
 
     engine: str
     verdict: Verdict

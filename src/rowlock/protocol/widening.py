@@ -94,5 +94,5 @@ def with_type(field: StructField, wanted: DataType, may: Callable[[DataType, Dat
         changes.append({"toType": type_name(new), "fromType": type_name(old)} | ({"fieldPath": ".".join(place)} if place else {}))
         return new
 
-    made = replace(field, type=at(field.type, wanted))
-    return replace(made, metadata={**field.metadata, TYPE_CHANGES: [*field.metadata.get(TYPE_CHANGES, ()), *changes]}) if changes else made
+    widened = replace(field, type=at(field.type, wanted))
+    return replace(widened, metadata={**field.metadata, TYPE_CHANGES: [*field.metadata.get(TYPE_CHANGES, ()), *changes]}) if changes else widened

@@ -2,7 +2,7 @@
 
     refresh → move to the head → [turn] → lane: move again, write, put → Committed | Lost: again | Unknown: read back
 
-The first move of a round carries the bulk of the work (a rebase, a scan for a new constraint) and keeps nobody waiting; only
+The first move of a round carries the bulk of the work (a rebase, a scan for a new constraint) and delays no other writer; only
 what came in the meantime is done inside the lane.  A commit file is built anew for every put and never used again.
 """
 
@@ -109,7 +109,7 @@ def _after_commit(what: Proposal, version: int) -> None:
 
 
 def _write_checksum(what: Proposal, newest: Snapshot) -> None:
-    """Writes the checksum of the newest version, where the table asks for it; one that is missing harms nobody."""
+    """Writes the checksum of the newest version, where the table asks for it; a missing one does no harm."""
     try:
         checksums.write(what.state.store, newest)
     except StorageError as e:

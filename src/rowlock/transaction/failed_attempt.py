@@ -72,7 +72,7 @@ def hand_over(
             "began_ms": of.watch.began_ms,
             "at_ms": clock.now_ms(),
             "writer": writer(),
-            **({} if (said := user_metadata()) is None else {"user_metadata": said}),
+            **({} if (text := user_metadata()) is None else {"user_metadata": text}),
             "txn_id": of.txn_id,
             "operation": operation,
             "parameters": operation_parameters(parameters),

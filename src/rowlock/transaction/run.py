@@ -1,7 +1,7 @@
 """Runs statements as one transaction: each is planned, waits in the lease line, is staged, and all are committed; after a conflict again, by policy.
 
 `StagingTransaction` plans, waits and stages; `run_again` repeats a transaction that met a conflict.  `run` does both for one plan, and the
-transactions of several statements and `rowlock.run` (in `api`) are made of the same two.
+transactions of several statements and `rowlock.run` (in `api`) consist of the same two.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class StagedStatements(Single):
         return self.attempt.attempts
 
     def look(self, *, in_lane: bool) -> Snapshot:
-        """The newest snapshot.  For an append that has lost to nobody yet a stale one costs one lost put, the same as a refresh: the refresh is skipped."""
+        """The newest snapshot.  For an append that has not lost yet a stale one costs one lost put, the same as a refresh: the refresh is skipped."""
         return self.state.newest() if in_lane or (self.attempts == 0 and not self.txn.touches) else self.state.refresh()
 
     def move_to(self, head: Snapshot) -> Over | None:

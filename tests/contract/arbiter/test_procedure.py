@@ -20,7 +20,7 @@ from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInpu
 from rowlock.protocol.names import commit_key
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, Unknown
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable, arbitrated, create_table, settings
-from rowlock.storage.dynamodb.spelling import spellings
+from rowlock.storage.dynamodb.entries import spellings
 
 MakeWorld = Callable[..., World]
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -15,7 +15,7 @@ from rowlock.maintenance.check.commits import SeenCommit
 from rowlock.maintenance.check.finding import Finding, Level, finding, spans
 from rowlock.protocol import names
 from rowlock.storage.dynamodb import ArbitratedStore, Entry
-from rowlock.storage.dynamodb.spelling import spellings
+from rowlock.storage.dynamodb.entries import spellings
 from rowlock.storage.store import NotFound, ObjectStore
 
 _TEMPORARY = re.compile(r"/\.tmp/(\d{20})\.json\.[^/]+$")

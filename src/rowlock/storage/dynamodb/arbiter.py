@@ -28,8 +28,7 @@ from typing import TypeVar
 from rowlock import clock, threads
 from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput
 from rowlock.protocol import names
-from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Entry, EntryTable
-from rowlock.storage.dynamodb.spelling import spellings
+from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Entry, EntryTable, spellings
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, ObjectStore, PutOutcome, StorageError, Unknown
 
 DEFAULT_TTL_S = 86_400

@@ -12,6 +12,7 @@ tempPath, which no other writer uses (I2).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
@@ -19,6 +20,7 @@ from typing import Any, NoReturn, Protocol
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.protocol.names import LOG_DIRECTORY
+from rowlock.protocol.paths import SCHEME
 from rowlock.storage.store import StorageError
 
 CLAIM_TRIES = 5
@@ -29,6 +31,9 @@ _TRANSIENT = frozenset({
     "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "InternalServerError", "InternalFailure",
     "ServiceUnavailable", "TransactionInProgressException", "RequestTimeout", "RequestTimeoutException",
 })  # fmt: skip
+_URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:[^/@]*@)?(?P<authority>[^/]*)(?P<path>.*)$", re.DOTALL)
+S3_SCHEMES = ("s3a", "s3")
+"""The schemes that one S3 table may have in the entries, the most common first."""
 
 
 class ArbiterUnreachable(StorageError):
@@ -212,3 +217,20 @@ def raise_for(error: Exception, table: str, what: str) -> NoReturn:
     if isinstance(error, ConnectionError | HTTPClientError):
         raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} got no answer: {type(error).__name__}") from error
     raise StorageError(f"{what} on the DynamoDB table {table} is not possible: {type(error).__name__}: {error}") from error
+
+
+def spellings(root: str, scheme: str | None = None) -> tuple[str, ...]:
+    """The possible tablePaths of the table at `root`: the one with `scheme` if given, else on S3 one for each scheme.
+
+    Delta writes Hadoop's Path of the folder: scheme, authority without user, decoded path with single slashes and no trailing one.
+    Two spellings would be two arbiters.  On S3 the scheme is the one that the Spark job uses, usually s3a.
+    """
+    match = _URI.match(root)
+    if match is None:
+        return ("file:" + _path(root),)
+    schemes = (scheme,) if scheme else S3_SCHEMES if match["scheme"].lower() in S3_SCHEMES else (match["scheme"],)
+    return tuple(f"{scheme}://{match['authority']}{_path(match['path'])}" for scheme in schemes)
+
+
+def _path(path: str) -> str:
+    return "/" + "/".join(part for part in path.split("/") if part)

@@ -225,8 +225,8 @@ def _edited(head: Snapshot, field: StructField, edit: ColumnEdit) -> StructField
     if edit.default is not None and (GENERATION_EXPRESSION in field.metadata or is_identity(field)):
         raise StatementRefused(f"Column {field.name} is generated, and has no default", what=DEFAULTS, table=head.table)
     if edit.default is not None or edit.drops_default:
-        kept = {k: v for k, v in field.metadata.items() if k != CURRENT_DEFAULT}
-        field = replace(field, metadata=kept if edit.default is None else {**kept, CURRENT_DEFAULT: edit.default})
+        others = {k: v for k, v in field.metadata.items() if k != CURRENT_DEFAULT}
+        field = replace(field, metadata=others if edit.default is None else {**others, CURRENT_DEFAULT: edit.default})
     return field
 
 
@@ -242,8 +242,8 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
         return replace(field, type=type_)
     old, new = schemas.type_name(field.type), schemas.type_name(type_)
     condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())
-    made = with_type(field, type_, may_become)
-    if schemas.nullable_type(made.type) != schemas.nullable_type(type_):
+    widened = with_type(field, type_, may_become)
+    if schemas.nullable_type(widened.type) != schemas.nullable_type(type_):
         text = (
             f"column {field.name!r} of type {old} cannot become {new}: a whole number can be widened to a longer one, tinyint, smallint and int to double or a decimal with "
             "10 digits before the point, bigint to one with 20, float to double, date to timestamp_ntz, a decimal to one with no fewer digits on either side"
@@ -252,7 +252,7 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
     if not head.properties.type_widening:
         text = "A column's type can be widened on tables with delta.enableTypeWidening=true"
         raise StatementRefused(text, what="changing a column's type", table=head.table, condition=condition)
-    return made
+    return widened
 
 
 def _described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
@@ -314,9 +314,9 @@ def _check_names(engine: AppendEngine, after: Snapshot, parameters: Mapping[str,
 
 def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> None:
     """Raises StatementRefused where a generated column or a constraint names the column: stored values were computed from its present type."""
-    kept = tuple(f for f in head.schema.fields if f is not head.schema.find(name))
+    remaining = tuple(f for f in head.schema.fields if f is not head.schema.find(name))
     conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}
-    without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
+    without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(remaining)), configuration=conditions))
     try:
         engine.check_slices((), snapshot=without)
     except StatementRefused as e:

@@ -62,7 +62,7 @@ def _give_ids(head: Snapshot, engine: AppendEngine) -> HeadActions | None:
     bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:
         return None
-    if (shown := progress.current()) is not None:  # else nobody asks for the number
+    if (shown := progress.current()) is not None:  # else the number is not needed
         shown.count(sum(f.base_row_id is not None for f in head.files.adds()), len(head.files), "files")
     adds, domains = row_identity.assign_row_ids(bare, head, engine.count)
     return HeadActions(adds=adds, domains=tuple(domains))

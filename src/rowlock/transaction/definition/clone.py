@@ -114,9 +114,9 @@ def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Me
     configuration = {k: v for k, v in source.metadata.configuration.items() if k not in OF_ONE_TABLE} | dict(properties)
     validate_together(configuration, table, given=properties)
     configuration = row_tracking.with_column_names(configuration, clock.new_id)
-    made = replace(source.metadata, id=clock.new_id(), name=None, description=None, configuration=configuration, created_time_ms=clock.now_ms())
-    _check_mapping(source.metadata, made, table)
-    return made
+    metadata = replace(source.metadata, id=clock.new_id(), name=None, description=None, configuration=configuration, created_time_ms=clock.now_ms())
+    _check_mapping(source.metadata, metadata, table)
+    return metadata
 
 
 def _check_mapping(before: Metadata, after: Metadata, table: str) -> None:

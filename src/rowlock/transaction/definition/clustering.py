@@ -41,8 +41,8 @@ def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
         return HeadActions(protocol=protocol, domains=(clustering.clustering_domain(stored),))
 
     before = clustering.logical_columns((head := state.refresh()).domains, head.schema, head.table)
-    said = {"oldClusteringColumns": _text(before), "newClusteringColumns": _text(columns)}
-    return commit_from_head(state, "CLUSTER BY", said, make)
+    parameters = {"oldClusteringColumns": _text(before), "newClusteringColumns": _text(columns)}
+    return commit_from_head(state, "CLUSTER BY", parameters, make)
 
 
 def _text(columns: Sequence[ColumnPath]) -> str:

@@ -1,6 +1,6 @@
 """Creates tables, and changes their properties.
 
-They stage no rows: what they do is made anew from each head that they meet (see `head_commit`).
+They stage no rows: their actions are computed again from each head that they meet (see `head_commit`).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def new_metadata(
     """Checked metadata for a table that is created or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string)
     schemas.check_no_collation(schema.fields, table)
-    said = settings()
-    said.check("create")
-    asked = said.table_defaults(configuration)
+    session = settings()
+    session.check("create")
+    asked = session.table_defaults(configuration)
     merged = dict(asked) if is_true(asked, MANIFESTS) else {**NEW_TABLE_DEFAULTS, **asked}  # a manifest cannot say which rows are deleted
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     check_properties(merged, table)
@@ -263,8 +263,8 @@ def refuse_uncounted(file: AddFile) -> int:
 
 def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool = True) -> Receipt:
     """Removes table properties.  Raises InvalidInput for those by which rows keep their ids."""
-    if kept := [k for k in keys if k in (row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)]:
-        raise InvalidInput(f"Property {kept[0]} cannot be unset: it names the column in which rewritten rows keep their ids", table=state.store.root)
+    if fixed := [k for k in keys if k in (row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)]:
+        raise InvalidInput(f"Property {fixed[0]} cannot be unset: it names the column in which rewritten rows keep their ids", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
         if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):

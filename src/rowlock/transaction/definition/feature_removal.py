@@ -133,13 +133,13 @@ def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> 
     head = state.refresh()
     log, short = head.metadata.configuration.get("delta.logRetentionDuration", "interval 30 days"), _truncation(head)
     wait = f"wait until these are older than {short} (property {TRUNCATION}), then run ALTER TABLE ... DROP FEATURE {feature} TRUNCATE HISTORY"
-    said = {"feature": feature, "logRetentionPeriodKey": "delta.logRetentionDuration", "logRetentionPeriod": log, "truncateHistoryLogRetentionPeriod": short}
+    args = {"feature": feature, "logRetentionPeriodKey": "delta.logRetentionDuration", "logRetentionPeriod": log, "truncateHistoryLogRetentionPeriod": short}
     if had_traces:
         raise StatementRefused(
             f"Feature {feature} is no longer used by the newest version of the table, but by older ones, so the protocol still lists it: {wait}",
             what=feature,
             table=head.table,
-            condition=named("DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", **said),
+            condition=named("DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", **args),
         )
     at = state.store.modified_ms(names.LAST_CHECKPOINT) or clock.now_ms()
     cleanup.truncate(state.store, head, None if now else cleanup.horizon_ms(at, head.properties.log_retention_ms))
@@ -148,7 +148,7 @@ def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> 
             f"Feature {feature} cannot be dropped yet: version {version} of the table uses it: {wait}",
             what=feature,
             table=head.table,
-            condition=named("DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", **said),
+            condition=named("DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", **args),
         )
 
 

@@ -1,6 +1,6 @@
 """Commits that stage no rows and are computed anew from the newest snapshot before every put: RESTORE, ALTER, properties, features, replacement, row ids for old rows (I1, I2, I3).
 
-Nothing is staged row by row, so nothing is rebased: where others committed first the actions are made anew from the new head.
+Nothing is staged row by row, so nothing is rebased: where others committed first the actions are computed again from the new head.
 What takes long, such as asking every row for a new constraint, is done before the commit lane is entered; inside it only what came
 in the meantime is looked at.  RESTORE and replacement judge the winners by Delta's rules first where the policy is `fail`.
 """
@@ -55,7 +55,7 @@ Make = Callable[[Snapshot], HeadActions | None]
 
 
 class StagedFiles:
-    """The data files that a commit brings, written while its actions are computed.  A context manager: those of a commit that was certainly not made are deleted."""
+    """The data files that a commit brings, written while its actions are computed.  A context manager: those of a commit that certainly failed are deleted."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -93,7 +93,7 @@ def commit_from_head(
     removes_rows  whether it takes them away: then the policy `fail` judges the winners
     replaces      whether nothing of the table's definition is left: then it may be one that this version could not write
 
-    Raises what `make` raises, UnsupportedFeature, CommitUnknown, MetadataChangedException where the table was made anew
+    Raises what `make` raises, UnsupportedFeature, CommitUnknown, MetadataChangedException where the table was created again
     meanwhile, and under `fail` DeltaConcurrentModificationException.
     """
     with progress.work(operation, state.store.root), LeaseLine(state) as line:
@@ -144,7 +144,7 @@ class HeadCommit(Single):
 
     @property
     def read(self) -> Snapshot:
-        """The head that the actions were made from."""
+        """The head that the actions were computed from."""
         return self.head
 
     def begin(self, head: Snapshot) -> None:
@@ -199,7 +199,7 @@ class HeadCommit(Single):
             domains=rules.domains_of(actions.domains),
             app_ids=frozenset(t.app_id for t in actions.txns),
             changes_protocol=actions.protocol is not None,
-            changes_metadata=actions.metadata is not None or any(w.metadata is not None for w in winners),  # made anew, it would undo theirs
+            changes_metadata=actions.metadata is not None or any(w.metadata is not None for w in winners),  # computed again, it would undo theirs
         )
         asked = _BY_ROW if self.options.granularity == "row" else rules.RULES
         if found := rules.first_conflict(asked, reads, winners, fail_policy.table_state(self.head)):

@@ -1,7 +1,7 @@
 """Reserves numbers of identity columns, by commits that move high-water marks and nothing else (I3, I5).
 
-Rows are staged with their numbers in them, so the numbers are taken before: by a commit of their own, which loses to nobody for long and
-conflicts with nobody, ours or delta-spark's.  A statement that fails after that leaves a gap.  No two writers ever reserve one number,
+Rows are staged with their numbers in them, so the numbers are taken before: by a commit of their own, which is not lost for long and
+conflicts with no writer, ours or delta-spark's.  A statement that fails after that leaves a gap.  No two writers ever reserve one number,
 for the mark of each reservation is computed from the head that its commit lands on.
 """
 

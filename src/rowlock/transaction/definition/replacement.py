@@ -117,8 +117,8 @@ def replace_table(
         if len(head.files):
             refuse_on_append_only(head, "replace the table")
         adds = rows.under(metadata, head)
-        kept = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
-        configuration = row_tracking.with_column_names({**metadata.configuration, **kept}, clock.new_id)
+        retained = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
+        configuration = row_tracking.with_column_names({**metadata.configuration, **retained}, clock.new_id)
         fresh = with_marks_of(replace(metadata, id=head.metadata.id, configuration=configuration), head.metadata)
         protocol, fresh = creation.protocol_for(fresh, clustered=bool(cluster_by)), creation.stored(fresh)
         return with_row_ids(all_replaced(head, fresh, protocol, adds, creation.clustering_by(fresh, cluster_by, head.table)), head)

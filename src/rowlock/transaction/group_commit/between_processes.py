@@ -3,10 +3,10 @@
 A process whose puts are lost again and again posts what it has staged below `_rowlock/queue/`, as the
 commit that it would have been.  The owner of the oldest post leads: it puts one version for all posts.
 The others wait, and look whether they are in it; where nothing moves each leads in its turn, so a leader
-that dies holds nobody up for long.  Who leads is a courtesy: any number of leaders at once is safe, for
+that dies delays no other for long.  Who leads is a courtesy: any number of leaders at once is safe, for
 
 - a post is its owner's word for as long as the owner renews it: it puts the post again while it waits.  A post that
-  was not renewed for `LIVE_MS` is adopted by nobody, for its owner may be dead and its work done again by another;
+  was not renewed for `LIVE_MS` is not adopted, for its owner may be dead and its work done again by another;
 - before a put at version v all versions from a member's read version to v-1 are searched for its txnId,
   and for a marker that gave it up; members that are found, and members from before a change of metadata
   or protocol, are left out;
@@ -15,7 +15,7 @@ that dies holds nobody up for long.  Who leads is a courtesy: any number of lead
 
 How old a post is the store's own times say: the leader renews its own post, and compares the two as the store lists
 them, and with the time of the newest commit.  So no post gets into a version after one that the store dates `LIVE_MS` (and the
-second to which some stores cut their times) after its last renewal, whoever was stopped, for how long and where:
+second to which some stores cut their times) after its last renewal, whichever process was stopped, for how long and where:
 who saw an older head puts at a version that is taken.
 """
 
@@ -55,10 +55,10 @@ LONGEST_PUT_S = 1.0
 RENEW_S = 2.0
 """So often who waits puts its post again."""
 LIVE_MS = 6_000
-"""A post that was not renewed for so long, by the store's times, belongs to nobody any more."""
+"""A post that was not renewed for so long, by the store's times, has no owner any more."""
 PRESENT_S = 3.0
 """For so long after a renewal of its own a leader takes that for the present time.  With `LIVE_MS`, and one second for stores that cut
-their times to seconds, 10 s after the last renewal of a post nobody begins a put that has it in it."""
+their times to seconds, 10 s after the last renewal of a post no process begins a put that contains it."""
 _SWEEPERS = 8
 _BETWEEN = b"\n\n"
 
@@ -81,7 +81,7 @@ class Post:
         self.renewed_s = start_s
 
     def renew(self) -> None:
-        """Puts the post again where that is due.  If the store fails, nobody adopts the post, and its owner commits by itself."""
+        """Puts the post again where that is due.  If the store fails, the post is not adopted, and its owner commits by itself."""
         if clock.monotonic_s() - self.renewed_s >= RENEW_S:
             with suppress(StorageError, OSError):
                 self._put()
@@ -106,7 +106,7 @@ class Line:
 
     `live`: its own, and those of others that were renewed of late, oldest first by the clocks of those who posted: whose turn it is decides
     nothing but who works.  `dead`: the keys of the rest.  `now_ms` is the store's present time and holds until `until_s` on this process's
-    clock; a process that has no post there knows none, and takes nobody for live.
+    clock; a process that has no post there knows none, and takes no other process for live.
     """
 
     live: tuple[ObjectMeta, ...]
@@ -145,7 +145,7 @@ class Board:
         return {m.key: self._read[m.key] for m in others if now_ms - m.modified_ms <= LIVE_MS}
 
     def _load(self, key: str) -> list[Commit]:
-        """A post that is gone or damaged brings nothing; whoever owns it commits by itself."""
+        """A post that is gone or damaged is skipped; its owner commits by itself."""
         try:
             found = [parse_commit(0, part, self._store.root) for part in self._store.get(key).split(_BETWEEN)]
             return [c for c in found if _is_whole(c)]
@@ -178,7 +178,7 @@ class Exchange:
         own = list(dict.fromkeys(m.post for m in members if m.post is not None))
         side_by_side(lambda post: post.renew(), own, limits().request_threads)
         line = self._board.line(own)
-        if line.live and line.live[0].key != self._front:  # the head moves by others' commits too, and a post that nobody takes along stays before mine
+        if line.live and line.live[0].key != self._front:  # the head moves by others' commits too, and a post that is not committed stays before mine
             self._moved_s, self._front = clock.monotonic_s(), line.live[0].key
         mine = {p.key for p in own}
         ahead = next((n for n, m in enumerate(line.live) if m.key in mine), 0)
@@ -191,7 +191,7 @@ class Exchange:
         return Lot(members, head, guests, line.until_s)
 
     def landed(self, lot: Lot) -> None:
-        """Deletes the posts that nobody needs after a lot was committed."""
+        """Deletes the posts that are not needed after a lot was committed."""
         if lot.guests:
             self._queue.contended()
         _sweep(self._state.store, self._spent)
@@ -205,7 +205,7 @@ def has_posts(store: ObjectStore) -> bool:
 
 
 def _admitted(posted: Mapping[str, Sequence[Commit]], lot: Sequence[Member], head: Snapshot, log: TableLog) -> tuple[list[str], list[Commit]]:
-    """(posts that nobody needs any more after this version, transactions of other processes that may be in the version after `head`)."""
+    """(posts that are not needed any more after this version, transactions of other processes that may be in the version after `head`)."""
     taken = {m.txn.txn_id for m in lot}
     apps = {m.txn.app.app_id for m in lot if m.txn.app is not None}
     files = sum(len(m.adds) for m in lot)
@@ -236,7 +236,7 @@ def _may_come(commit: Commit, head: Snapshot, log: TableLog) -> bool:
         return False
     try:
         winners = log.commits(since, head.version)
-    except VersionNotFound:  # cleaned up: nobody can tell whether it was there
+    except VersionNotFound:  # cleaned up: it is unknown whether it was there
         return False
     for between in winners:
         if commit.txn_id in between.txn_ids or commit.txn_id in between.aborted or between.metadata is not None or between.protocol is not None:
@@ -257,12 +257,12 @@ def give_up(member: Member) -> None:
         if marker.found is not None and receipt.version is not None:
             member.error = None
             member.landed(receipt.version, len(marker.found.txn_ids))
-    except Exception as e:  # noqa: BLE001 - a log that was cleaned up or is damaged tells as little as a store that is down
+    except Exception as e:  # noqa: BLE001 - a log that was cleaned up or is damaged answers as little as a store that is down
         member.error = outcome.unknown(txn.txn_id, state.store.root, None, e)
 
 
 def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
-    """Deletes posts that nobody needs, in the background on a remote store.  What is left is deleted by the next leader."""
+    """Deletes posts that are not needed, in the background on a remote store.  What is left is deleted by the next leader."""
     shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
     try:
         for share in shares:  # daemons: a program ends when it ends, whatever the store does

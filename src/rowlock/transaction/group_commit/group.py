@@ -2,7 +2,7 @@
 
 The versions of a log are sequential, so a version for each commit has the store's round trip as its
 pace.  Appends that read nothing do not care in which version they land.  In one process they wait in
-the queue of the table's state; whoever gets the lane leads all that wait, itself among them: see `lead`.
+the queue of the table's state; the one that gets the lane leads all that wait, itself among them: see `lead`.
 Where other processes keep winning the puts, the lot is posted in the store for others to take along: see `between_processes`.
 
 A group holds blind appends only.  An update beside appends in one version would break readers of
@@ -120,8 +120,8 @@ def guest_record(guest: Commit) -> dict[str, Any]:
     raw = guest.info.raw if guest.info else {}
     record = raw.get("rowlock")
     read = record.get("read_version") if isinstance(record, dict) else None
-    said = {"writer": record["writer"]} if isinstance(record, dict) and isinstance(record.get("writer"), dict) else {}
-    return {**record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None), **said}
+    writer = {"writer": record["writer"]} if isinstance(record, dict) and isinstance(record.get("writer"), dict) else {}
+    return {**record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None), **writer}
 
 
 class Queue:
@@ -155,10 +155,10 @@ class Queue:
         with self._lock:
             self._waiting = [m for m in self._waiting if m not in members]
             if not self._waiting:
-                self.lost_in_a_row = 0  # whoever comes next begins anew
+                self.lost_in_a_row = 0  # the next leader begins anew
 
     def holds(self, member: Member) -> bool:
-        """Whether a member waits, so that whoever has the lane may commit it."""
+        """Whether a member waits, so that the holder of the lane may commit it."""
         with self._lock:
             return member in self._waiting
 

@@ -2,7 +2,7 @@
 
     write → queue → [turn] → lane: move all to the head, put for all → Committed | Lost: again, or post them for others
 
-An append that finds nobody else in the queue commits as every other transaction does.
+An append that is alone in the queue commits as every other transaction does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -
         txn.phase("written")
         queue.enter(member)
         return commit(LedAppends(member))
-    except BaseException as error:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
+    except BaseException as error:  # noqa: BLE001 - raised below, when it is certain that no other leader commits the member
         interrupt = None if isinstance(error, Exception) else error
         # What failed inside of the lane has left the queue there.  Outside of it another thread may have the member in a lot: its put ends first.
         with txn.state.lane if queue.holds(member) and interrupt is None else nullcontext():
@@ -68,7 +68,7 @@ def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -
         assert member.error is not None
         raise member.error
     if interrupt is not None:
-        raise interrupt  # whoever pressed Ctrl-C wants an end, whatever has landed
+        raise interrupt  # Ctrl-C ends the call, whatever has landed
     return member.receipt
 
 
@@ -173,7 +173,7 @@ class LedAppends:
         self._exchange = Exchange(self.state, self.queue)
 
     def write(self) -> None:
-        """Notes when the put begins: each member has written its files before it queued, and counts its puts when a lot is made."""
+        """Notes when the put begins: each member has written its files before it queued, and counts its puts when a lot is formed."""
         self._put_began_s = clock.monotonic_s()
 
     def commit_file(self) -> bytes:
@@ -209,7 +209,7 @@ class LedAppends:
         return self.leader.receipt
 
     def phase(self, name: str) -> None:
-        """Tells the observer of the leader's phases.  That its files are written was told before it queued."""
+        """Reports the leader's phases to the observer.  That its files are written was reported before it queued."""
         if name != "written":
             self.leader.txn.phase(name)
 

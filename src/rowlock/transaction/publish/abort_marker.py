@@ -35,12 +35,12 @@ class AbortMarker(Single):
         """Returns the version in which another process committed the transaction; none where no process would commit it any more."""
         self.head = self.read = head
         if head.metadata.id != self._since.metadata.id:
-            return Over(None)  # another table was created at this path: nobody commits to it what was staged for the old one
+            return Over(None)  # another table was created at this path: what was staged for the old one is not committed to it
         between = self.state.log.commits(min(self._since.version, head.version), head.version)
         self.found = next((c for c in between if self._of in c.txn_ids), None)
         if self.found is not None:
             return Over(outcome.found(self.state.log, head, self.found.version, self._of))
-        return Over(None) if any(c.metadata is not None or c.protocol is not None for c in between) else None  # nobody commits what was staged before
+        return Over(None) if any(c.metadata is not None or c.protocol is not None for c in between) else None  # what was staged before is not committed
 
     def commit_file(self) -> bytes:
         """The bytes of the version after the head: a commitInfo that names the aborted transaction."""

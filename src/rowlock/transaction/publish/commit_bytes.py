@@ -102,7 +102,7 @@ def commit_info(
         "isolationLevel": isolation,
         "isBlindAppend": blind,
         **({"operationMetrics": {k: str(v) for k, v in metrics.items()}} if settings().flag("history.metricsEnabled") else {}),
-        **({} if (said := user_metadata()) is None else {"userMetadata": said}),
+        **({} if (text := user_metadata()) is None else {"userMetadata": text}),
         "engineInfo": ENGINE_INFO,
         "txnId": txn_id,
         "rowlock": {**({"attempts": 1} if record is None else record), "began_ms": at_ms if began_ms is None else began_ms, "writer": writer()},

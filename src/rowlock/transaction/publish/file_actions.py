@@ -134,7 +134,7 @@ def _touched(effects: Effects, head: Snapshot, engine: Engine, vectors: Vectors)
 
 
 def _copies(touched: Sequence[_Touched], head: Snapshot, engine: Engine, staging: Staging) -> list[StagedFile]:
-    """Copy on write: the remaining rows of the files, in new files; copies that an earlier try made of the same file state are reused."""
+    """Copy on write: the remaining rows of the files, in new files; copies of the same file state from an earlier try are reused."""
     keys: Mapping[str, CopyKey] = {t.head.path: (t.head.path, t.head.key[1], t.dead.serialize()) for t in touched}
     missing = [Slice(t.head, without=t.dead) for t in touched if keys[t.head.path] not in staging.copies]
     if missing:

@@ -64,7 +64,7 @@ def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
 
 
 def _write_metrics(txn: Pending, files: FileActions, rows: Mapping[str, int]) -> dict[str, int]:
-    """The metrics of WRITE.  Only an overwrite removes files, and only one with a condition tells of the rows that went."""
+    """The metrics of WRITE.  Only an overwrite removes files, and only one with a condition counts the rows that went."""
     added, removed = _new_files(files), _removed_files(files)
     out = {
         "numFiles": len(added),

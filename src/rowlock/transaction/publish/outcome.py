@@ -1,7 +1,7 @@
 """Decides whether a put has won or lost, by reading the version back if need be.  No other module decides it (I1, I2).
 
 A store answers Committed, Lost or Unknown.  Lost is not believed without a look at the log: if an HTTP client, a proxy or
-a load balancer sent a put twice, the winner is told that it lost.
+a load balancer sent a put twice, the answer to the winner is that it lost.
 
     Committed          won
     Lost, Unknown      read the version back: own txnId = won, another txnId = lost, absent = put the same commit again
@@ -12,7 +12,7 @@ The version is read by its key, never by a listing, which may be seconds old.
 
 A version that was won must also continue the log.  If a writer slept while the log was cleaned up, the key of an old
 version is free again, and no reader looks at a commit put there.  So the version before is checked; if it is gone, the log
-is listed.  The same check is made for a version in which a transaction finds its txnId later: as the member of a group, or
+is listed.  The same check applies to a version in which a transaction finds its txnId later: as the member of a group, or
 after a put whose outcome it did not learn.
 """
 
@@ -122,7 +122,7 @@ def unknown(txn_id: str, table: str, version: int | None, cause: Exception | Non
 def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str, *, sure: bool) -> None:
     """Raises unless the commit at `version`, which has won, continues the log that readers see.
 
-    Without `sure` the first put of the commit may have landed before the log was cleaned up, so nobody can say that it did not.
+    Without `sure` the first put of the commit may have landed before the log was cleaned up, so it cannot be ruled out.
     """
     try:
         before = log.store.tag(names.commit_key(version - 1)) if version > 0 else None

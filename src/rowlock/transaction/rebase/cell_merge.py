@@ -217,11 +217,11 @@ def _merged_blocks(
         if merging.any():
             rows = at[merging]
             under = engine.rows_at(touched.after.take(rows), snapshot=head)
-            made = engine.merged(under, engine.keep(block, merging), {c: mask[rows] for c, mask in cells.items()}, snapshot=head)
-            valid = _satisfying(made, engine, head, lambda n, why, rows=rows: violating.why.update({int(rows[n]): why}))  # type: ignore[misc]
+            merged = engine.merged(under, engine.keep(block, merging), {c: mask[rows] for c, mask in cells.items()}, snapshot=head)
+            valid = _satisfying(merged, engine, head, lambda n, why, rows=rows: violating.why.update({int(rows[n]): why}))  # type: ignore[misc]
             violating.mask[rows[~valid]] = True
             if valid.any():
-                out.append(replace(made if valid.all() else engine.keep(made, valid), statement=block.statement))
+                out.append(replace(merged if valid.all() else engine.keep(merged, valid), statement=block.statement))
     return tuple(out), updated, violating
 
 

@@ -53,7 +53,7 @@ def rewritten_log(read: Snapshot, head: Snapshot) -> Conflict:
 
 
 def winners_of(txn: Pending, head: Snapshot) -> list[Commit]:
-    """One winner that stands for everything a rewritten log changed since the snapshot that the transaction read.
+    """One winner with everything that a rewritten log changed since the snapshot that the transaction read.
 
     Raises ConcurrentWriteException under `fail` and `rerun`, and where a data file was replaced by another of the same name.
     A blind append is never refused.

@@ -1,4 +1,4 @@
-"""Rebases a transaction's staged effects onto the head of the log, over the commits that others made since its base (I3).
+"""Rebases a transaction's staged effects onto the head of the log, over the commits of others since its base (I3).
 
 The winners are judged by the rules about the table, by the transaction's policy and isolation level, and by what it read.
 Then its effects are rebased over exactly those rows of the delta that can matter to it.

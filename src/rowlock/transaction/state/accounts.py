@@ -15,7 +15,7 @@ logger = logging.getLogger("rowlock")
 
 
 class Listener(Protocol):
-    """What is told of every transaction of this process that committed, found nothing to commit, or failed."""
+    """The callbacks for every transaction of this process that committed, found nothing to commit, or failed."""
 
     def committed(self, table: str, receipt: Receipt) -> None:
         """A transaction ended; `receipt.version` is None where it changed nothing."""

@@ -24,7 +24,7 @@ class Call:
     user_metadata  the text that its commits carry
     settings       those of its session; None without a session
     compression    the codec that a write asks for
-    committed      the receipts of the versions that it made
+    committed      the receipts of the versions that it committed
     """
 
     user_metadata: str | None = None
@@ -81,7 +81,7 @@ def settings() -> Settings:
 
 
 def user_metadata() -> str | None:
-    """The text that a commit of this call carries; None where nobody gave one."""
+    """The text that a commit of this call carries; None where none was given."""
     call = _current.get()
     return None if call is None else call.user_metadata
 

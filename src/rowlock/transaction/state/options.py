@@ -63,7 +63,7 @@ class Options:
 
     @property
     def raises(self) -> bool:
-        """Whether a conflict is raised and not repaired: for the caller (`fail`), or for whoever runs the statement again (`rerun`)."""
+        """Whether a conflict is raised and not repaired: to the caller (`fail`), or to the loop that runs the statement again (`rerun`)."""
         return self.on_conflict in ("fail", "rerun")
 
     @property

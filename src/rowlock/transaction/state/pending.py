@@ -147,7 +147,7 @@ class Pending:
         return self.staged.effects
 
     def rebased(self, staged: Staged) -> None:
-        """Takes what a rebase made of the staged value; the same value where there was nothing to rebase over."""
+        """Takes the outcome of a rebase; the same value where there was nothing to rebase over."""
         if staged is not self.staged:
             self.staged = staged
             self.phase("rebased")

@@ -76,7 +76,7 @@ class Proposal(Committing, Protocol):
         """Writes the data files that the commit will name, and counts the put that follows.  Called inside of the lane."""
 
     def commit_file(self) -> bytes:
-        """The bytes of the version after its head, made anew for each put."""
+        """The bytes of the version after its head, built again for each put."""
 
     def put_ended(self, version: int, outcome: bool | CommitUnknown) -> Over | None:
         """Takes what became of the put of a version: won, lost, or an error where that is not known.  None: another round.  Called inside of the lane."""

@@ -58,7 +58,7 @@ class Receipt:
 
     Attributes:
         version: The version that was committed; None where nothing was changed, and while a transaction's block is open.
-        read_version: The version that the transaction began with; -1 where it made the table.
+        read_version: The version that the transaction began with; -1 where it created the table.
         txn_id: The id that the commit carries as `txnId`.
         operation: Delta's name of it: WRITE, UPDATE, MERGE, ...
         attempts: How often it tried to put its commit.

@@ -2,7 +2,7 @@
 
 The lane saves rounds between threads of one process and decides nothing (I7).  A snapshot is only
 ever carried forward; where the log turns out to have been rewritten under us (another engine's
-commit by a bare rename, a backup that was put back, a table made anew), it is thrown away, and the
+commit by a bare rename, a backup that was put back, a table created again), it is thrown away, and the
 `chain` of the next one says so to transactions that began before.
 """
 
@@ -53,7 +53,7 @@ class SingleFlight:
         self._answer: tuple[int, Snapshot] | None = None
 
     def do(self, call: Callable[[], Snapshot]) -> Snapshot:
-        """Runs `call`, or shares the result of another thread's call that started after this one was made.  Errors are not shared: each waiter retries itself."""
+        """Runs `call`, or shares the result of another thread's call that started after this one.  Errors are not shared: each waiter retries itself."""
         asked = self._started
         with self._calling:
             held = self._answer
@@ -82,7 +82,7 @@ class SharedState:
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """The object of this name that all handles of the table share, made by `make` at first use.
+        """The object of this name that all handles of the table share, created by `make` at first use.
 
         Where it has a method `forget`, that is called when the table turns out to be another.
         """
@@ -92,7 +92,7 @@ class SharedState:
             return self._shared[name]
 
     def shared_of_many(self, name: str, make: Callable[[], Any]) -> Any:
-        """`shared`, for one of many objects of a kind, such as an engine for each session of a server: beside those that somebody uses only the last few are kept."""
+        """`shared`, for one of many objects of a kind, such as an engine for each session of a server: beside those in use only the last few are kept."""
         with self._sharing:
             found = self._alive.get(name)
             if found is None:

@@ -25,23 +25,23 @@ class Vectors:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._kept: Cache[tuple[BitMap64, int]] = Cache(VECTORS, lambda found: 256 + found[1])
+        self._cache: Cache[tuple[BitMap64, int]] = Cache(VECTORS, lambda found: 256 + found[1])
 
     def forget(self) -> None:
         """Clears the cache: another table has taken this table's place."""
-        self._kept.clear()
+        self._cache.clear()
 
     def of(self, file: AddFile) -> BitMap64:
         """The dead positions of a file; empty where it has no vector.  Not to be changed by the caller."""
         descriptor = file.deletion_vector
         if descriptor is None:
             return BitMap64()
-        if (kept := self._kept.get(descriptor)) is not None:
-            return kept[0]
+        if (cached := self._cache.get(descriptor)) is not None:
+            return cached[0]
         bitmap = self._read(file, descriptor)
         if (rows := file.num_records) is not None and len(bitmap) > rows:  # a few bytes can name billions of rows, which no file holds
             raise CorruptLog(f"the deletion vector marks {len(bitmap):,} rows of a file of {rows:,}", table=self._store.root, file=file.path)
-        self._kept.put(descriptor, (bitmap, descriptor.size_bytes))
+        self._cache.put(descriptor, (bitmap, descriptor.size_bytes))
         return bitmap
 
     def stored(self, file: AddFile) -> BitMap64:
@@ -64,7 +64,7 @@ class Vectors:
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
         """Caches a vector that was just written, so that it need not be read."""
         if file.deletion_vector is not None:
-            self._kept.put(file.deletion_vector, (bitmap, file.deletion_vector.size_bytes))
+            self._cache.put(file.deletion_vector, (bitmap, file.deletion_vector.size_bytes))
 
     def store_all(self, bitmaps: Sequence[BitMap64]) -> list[dv.DeletionVectorDescriptor]:
         """Stores vectors, small ones inline, the others together in one new file.  Returns their descriptors in the order given."""

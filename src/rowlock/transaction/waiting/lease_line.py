@@ -1,6 +1,6 @@
 """Takes the leases of a transaction, waiting for other holders, before it stages anything (`rowlock.lock`; I7).
 
-Planning tells what a statement touches, and is cheap.  So a transaction plans, takes the leases that its lock requires,
+Planning finds what a statement touches, and is cheap.  So a transaction plans, takes the leases that its lock requires,
 and if the head has moved while it waited, begins again from the new head.  Leases must decide nothing: they only save work.
 
     plan → (wait → begin and plan again, if the head has moved) → stage → commit → release
