@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import StatementRefused
-from rowlock.parquet.blocks import DriverRows
 from rowlock.transaction.state.phases import use_observer
 from spark.support import ROUTES, Interloper, make, take_route, unchanged, winner
 
@@ -54,7 +53,7 @@ class Staged(Interloper):
 
     def phase(self, name: str, txn: Any) -> None:
         if name == "staged" and not self.busy:
-            tables = [b.payload.table for b in txn.effects.blocks if isinstance(b.payload, DriverRows)]
+            tables = [table for b in txn.effects.blocks if b.kind != "matched" for table in b.payload.tables]
             self.rows = {r["id"]: r["k"] for table in tables for r in table.to_pylist()}
         super().phase(name, txn)
 

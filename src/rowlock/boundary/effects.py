@@ -47,7 +47,7 @@ class RowBlock(Generic[P]):
     kind        derived    new images of existing rows (or unchanged copies of them)
                 inserted   rows inserted by the MERGE that is statement number `statement` of the program
                 appended   rows from outside; a rebase never drops them
-                matched    no rows, but a record of the matches of MERGE `statement`: `payload` (int64, or `StoredNumbers`) is the source row that each
+                matched    no rows, but a record of the matches of MERGE `statement`: `payload` (`SourceNumbers`) is the source row that each
                            target row matched under ON, so that a rebase need not read old images of rows that are gone.
                            A target row may be one that an earlier MERGE of the same transaction inserted
     provenance  None for appended rows; of many rows a `StoredOrigin`, which stays in the staged files

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rowlock.boundary.effects import Effects, RowBlock, fresh_statement
-from rowlock.boundary.provenance import Counts, Mask, Origin, StoredCounts, StoredOrigin, counted, number_parts
+from rowlock.boundary.provenance import Counts, Mask, Origin, StoredCounts, counted
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
@@ -42,7 +42,7 @@ class LostMatches:
                 continue
             if out is None:
                 out = np.zeros(len(self.staged.counts[statement]), np.int64)
-            for part in number_parts(block.payload):
+            for part in block.payload.parts():
                 np.add.at(out, part[~mask[at : at + len(part)]], 1)
                 at += len(part)
         return out
@@ -56,7 +56,7 @@ def survivors(block: RowBlock, gone: Mapping[str, Slice], counts: Mapping[int, C
     if block.kind == "appended" or (not gone and not counts):
         return None
     origin = provenance(block)
-    known = origin.positions if isinstance(origin, StoredOrigin) else {}
+    known = origin.positions
     hit = {path: fresh_statement(path) for path in origin.paths}
     hit = {path: fresh for path, fresh in hit.items() if (fresh in counts if fresh is not None else path in gone)}
     hit = {path: fresh for path, fresh in hit.items() if fresh is not None or path not in known or gone[path].covers(known[path])}

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from rowlock.protocol.deletion_vector import bitmap_of
+from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 
 Counts = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
@@ -59,6 +59,19 @@ class Provenance:
     def bitmaps(self) -> Mapping[str, BitMap64]:
         """The positions as one bitmap for each path."""
         return {path: bitmap_of(self.position[rows]) for path, rows in self.by_path()}
+
+    @property
+    def positions(self) -> Mapping[str, BitMap64]:
+        """What is known of `bitmaps` without computing it: here, nothing."""
+        return {}
+
+    def in_order(self, taken: Mapping[str, BitMap64]) -> dict[str, tuple[int, int]]:
+        """By path, (number of the first row, rows) where the rows of a path are those of `taken`, in one run and in order."""
+        out = {}
+        for path, at in self.by_path():
+            if at[-1] - at[0] + 1 == len(at) and path in taken and np.array_equal(self.position[at], bitmap_to_numpy(taken[path])):
+                out[path] = (int(at[0]), len(at))
+        return out
 
     def parts(self) -> Iterator[Provenance]:
         """The origin in portions, in the order of the rows: here, all of it."""
@@ -108,6 +121,10 @@ class StoredOrigin:
             out = union_by_path(out, part.bitmaps())
         return out
 
+    def in_order(self, taken: Mapping[str, BitMap64]) -> dict[str, tuple[int, int]]:
+        """By path, (number of the first row, rows) where the rows of a path are those of `taken`, in one run and in order."""
+        return {path: run for path, run in self.runs.items() if path in taken and self.positions[path] == taken[path]}
+
     def loaded(self) -> Provenance:
         """All origins on the driver, 12 bytes a row."""
         index = {path: n for n, path in enumerate(self.paths)}
@@ -123,14 +140,14 @@ Origin = Provenance | StoredOrigin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredNumbers:
-    """Numbers of source rows, one for each row of staged files, which hold them: read in portions that fit those of the rows' `StoredOrigin`."""
+class SourceNumbers:
+    """Numbers of source rows, one for each target row that matched: read from staged files in portions that fit those of the rows' `StoredOrigin`, or held."""
 
     num_rows: int
     read: Callable[[], Iterator[Numbers]]
     rows: Mask | None = None
 
-    def take(self, rows: Mask) -> StoredNumbers:
+    def take(self, rows: Mask) -> SourceNumbers:
         """The numbers of a subset of the rows."""
         kept = chosen(self.rows, rows)
         return replace(self, num_rows=int(kept.sum()), rows=kept)
@@ -151,9 +168,10 @@ def chosen(before: Mask | None, rows: Mask) -> Mask:
     return out
 
 
-def number_parts(numbers: Numbers | StoredNumbers) -> Iterator[Numbers]:
-    """Numbers of source rows in portions; those on the driver as one."""
-    return numbers.parts() if isinstance(numbers, StoredNumbers) else iter((numbers,))
+def numbers_of(held: npt.ArrayLike) -> SourceNumbers:
+    """Numbers of source rows that are held on the driver."""
+    numbers = np.asarray(held, dtype=np.int64)
+    return SourceNumbers(len(numbers), lambda: iter((numbers,)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +179,7 @@ class StoredCounts:
     """How many matches each source row of a MERGE has, where the matches are many: counted when it is asked for."""
 
     size: int
-    matches: tuple[Numbers | StoredNumbers, ...]
+    matches: tuple[SourceNumbers, ...]
 
     def __len__(self) -> int:
         return self.size
@@ -177,9 +195,9 @@ def counted(counts: Counts | StoredCounts) -> Counts:
     return out
 
 
-def count(numbers: Numbers | StoredNumbers, into: Counts) -> None:
+def count(numbers: SourceNumbers, into: Counts) -> None:
     """Adds 1 to the count of each source row for each time that its number occurs."""
-    for part in number_parts(numbers):
+    for part in numbers.parts():
         np.add.at(into, part, 1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,33 +20,45 @@ from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 
 
 @dataclass(frozen=True, slots=True)
-class DriverRows:
-    """Rows on the driver, with the table's logical columns; `clustering`: the fields of their add action for clustering, where OPTIMIZE clustered them."""
+class StagedRows:
+    """The rows of a block: those of `tables` on the driver, with the table's logical columns, then those of `files` that are already written.
 
-    table: pa.Table
+    dead        by path, the positions of rows of the files that a rebase dropped
+    clustering  the fields of the add action of the rows on the driver for clustering, where OPTIMIZE clustered them
+    """
+
+    tables: tuple[pa.Table, ...] = ()
+    files: tuple[AddFile, ...] = ()
+    dead: Mapping[str, BitMap64] = field(default_factory=dict)
     clustering: Clustering | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(int(t.nbytes) for t in self.tables) + sum(f.size_bytes for f in self.files)
 
-@dataclass(frozen=True, slots=True)
-class FileRows:
-    """Rows in staged files, in the order of the files; `dead`: by path, the positions of rows that a rebase dropped."""
+    def keep(self, mask: Mask) -> StagedRows:
+        """The rows where `mask` is True."""
+        tables, dead, at = [], dict(self.dead), 0
+        for table in self.tables:
+            tables.append(table.filter(pa.array(mask[at : at + table.num_rows])))
+            at += table.num_rows
+        for file in self.files:
+            living = living_positions(file, self.dead)
+            taken = living[~mask[at : at + len(living)]]
+            at += len(living)
+            if len(taken):
+                dead[file.path] = dead.get(file.path, BitMap64()) | bitmap_of(taken)
+        return replace(self, tables=tuple(tables), dead=dead)
 
-    files: tuple[AddFile, ...]
-    dead: dict[str, BitMap64] = field(default_factory=dict)
 
-
-Rows = DriverRows | FileRows
-"""How the Spark engine and the append engine hold the rows of a block."""
-
-
-def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Origin | None) -> RowBlock[DriverRows]:
+def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Origin | None) -> RowBlock[StagedRows]:
     """A block of the rows of an Arrow table on the driver."""
-    return RowBlock(kind, statement, table.num_rows, table.nbytes, DriverRows(table), origin)
+    return RowBlock(kind, statement, table.num_rows, table.nbytes, StagedRows((table,)), origin)
 
 
-def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Origin | None = None) -> RowBlock[FileRows]:
+def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Origin | None = None) -> RowBlock[StagedRows]:
     """A block of the rows of data files that are already written."""
-    return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), FileRows(tuple(files)), origin, group)
+    return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), StagedRows(files=tuple(files)), origin, group)
 
 
 def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
@@ -55,24 +67,13 @@ def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
     return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)
 
 
-def keep_rows(block: RowBlock[Rows], mask: Mask, origin: Origin) -> RowBlock[Rows]:
+def keep_rows(block: RowBlock[StagedRows], mask: Mask, origin: Origin) -> RowBlock[StagedRows]:
     """The block without the rows where `mask` is False; `origin` is the provenance of all its rows."""
-    remaining = origin.take(mask)
-    if isinstance(block.payload, DriverRows):
-        table = block.payload.table.filter(pa.array(mask))
-        return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=replace(block.payload, table=table), provenance=remaining)
-    payload = block.payload
-    dead, at = dict(payload.dead), 0
-    for file in payload.files:
-        living = living_positions(file, payload.dead)
-        taken = living[~mask[at : at + len(living)]]
-        at += len(living)
-        if len(taken):
-            dead[file.path] = dead.get(file.path, BitMap64()) | bitmap_of(taken)
-    return replace(block, num_rows=int(mask.sum()), payload=FileRows(payload.files, dead), provenance=remaining)
+    kept = block.payload.keep(mask)
+    return replace(block, num_rows=int(mask.sum()), size_bytes=kept.size_bytes, payload=kept, provenance=origin.take(mask))
 
 
-def living_positions(file: AddFile, dead: dict[str, BitMap64]) -> np.ndarray:
+def living_positions(file: AddFile, dead: Mapping[str, BitMap64]) -> np.ndarray:
     """The sorted physical positions of the file's rows that are not in `dead`."""
     every = np.arange(file.num_records or 0, dtype=np.int64)
     return every[~np.isin(every, bitmap_to_numpy(dead[file.path]))] if dead.get(file.path) else every

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Assigned, Effects, Kind, Propagated, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.boundary.lost_matches import LostMatches
-from rowlock.boundary.provenance import Mask, Provenance, counted
+from rowlock.boundary.provenance import Mask, Provenance, counted, numbers_of
 from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, concatenated, identities, preserved_identities
 from rowlock.boundary.statements import Program
@@ -200,7 +200,7 @@ class MemoryEngine:
         assert len(kept) == block.num_rows
         payload = block.payload
         if block.kind == "matched":
-            payload = payload[mask]
+            payload = payload.take(mask)
         elif isinstance(payload, InMemory):
             payload = InMemory(tuple(row for row, k in zip(payload.rows, kept, strict=True) if k))
         else:
@@ -378,8 +378,8 @@ def _origin(addresses: Sequence[Address]) -> Provenance:
 
 def _matched_block(statement: int, pairs: Sequence[tuple[Address, int]]) -> RowBlock:
     """A block of kind `matched`: for each matched row of the table, the number of the source row."""
-    payload = np.array([j for _, j in pairs], dtype=np.int64)
-    return RowBlock("matched", statement, len(pairs), payload.nbytes, payload, _origin([address for address, _ in pairs]))
+    numbers = numbers_of([j for _, j in pairs])
+    return RowBlock("matched", statement, len(pairs), 8 * len(pairs), numbers, _origin([address for address, _ in pairs]))
 
 
 def _insert_origin(statement: int, numbers: Sequence[int]) -> Provenance:

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rowlock.parquet.blocks import FileRows
-
 Taken = Callable[[Any, tuple[Any, ...]], bool]
 
 
@@ -22,7 +20,7 @@ def _always(_result: Any, _args: tuple[Any, ...]) -> bool:
 
 
 def _in_files(wanted: bool) -> Taken:
-    return lambda result, _: any(isinstance(b.payload, FileRows) is wanted for b in result)
+    return lambda result, _: any(bool(b.payload.files) is wanted for b in result)
 
 
 PATHS: tuple[tuple[str, str, str, Taken], ...] = (

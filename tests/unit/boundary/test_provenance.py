@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Effects, RowBlock, fresh_path
 from rowlock.boundary.lost_matches import LostMatches, survivors
-from rowlock.boundary.provenance import Numbers, Provenance, StoredCounts, StoredNumbers, StoredOrigin, counted
+from rowlock.boundary.provenance import Numbers, Provenance, SourceNumbers, StoredCounts, StoredOrigin, counted, numbers_of
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_of
@@ -88,22 +88,22 @@ def test_what_no_delta_meets_is_not_read() -> None:
 
 def test_inserted_rows_live_while_their_source_row_has_no_match() -> None:
     origin = Provenance((fresh_path(0),), np.zeros(4, np.int32), np.array([3, 0, 2, 1]))
-    counts = StoredCounts(4, (np.array([2]), numbers(np.array([0, 2]))))
+    counts = StoredCounts(4, (numbers_of([2]), numbers(np.array([0, 2]))))
     assert counted(counts).tolist() == [1, 0, 2, 0]
     for one in (origin, stored(origin)):
         mask = survivors(block(one, kind="inserted"), {}, {0: counts}, lambda b: b.provenance)  # type: ignore[arg-type,return-value]
         assert mask is not None and mask.tolist() == [True, False, False, True]
 
 
-def numbers(values: Numbers) -> StoredNumbers:
-    return StoredNumbers(len(values), lambda: iter(np.array_split(values, 3)))
+def numbers(values: Numbers) -> SourceNumbers:
+    return SourceNumbers(len(values), lambda: iter(np.array_split(values, 3)))
 
 
 def test_lost_matches_are_counted_from_files_as_from_arrays() -> None:
     plain, matched = held(1), np.arange(60) % 11
     lost = gone("c", *range(0, 50, 2))
     found = []
-    for origin, payload in ((plain, matched), (stored(plain), numbers(matched))):
+    for origin, payload in ((plain, numbers_of(matched)), (stored(plain), numbers(matched))):
         staged = Effects(blocks=(block(origin, payload, "matched"),), counts={0: StoredCounts(11, (payload,))})
         found.append(LostMatches(staged, lost, lambda b: b.provenance).of(0, {}))  # type: ignore[arg-type,return-value]
         assert LostMatches(staged, gone("z", 1), lambda b: b.provenance).of(0, {}) is None  # type: ignore[arg-type,return-value]

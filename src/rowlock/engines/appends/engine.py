@@ -12,7 +12,7 @@ from rowlock.boundary.effects import RowBlock, StagedFile
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import FileRows
+from rowlock.parquet.blocks import StagedRows
 from rowlock.parquet.conditions import undecided
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.not_null import check_not_null
@@ -32,11 +32,11 @@ class ArrowEngine:
         if (found := undecided(snapshot)) is not None:
             raise _refusal(found, snapshot)
 
-    def adopt(self, block: RowBlock[FileRows], *, before: Snapshot, after: Snapshot) -> RowBlock[FileRows]:
+    def adopt(self, block: RowBlock[StagedRows], *, before: Snapshot, after: Snapshot) -> RowBlock[StagedRows]:
         """The block unchanged: its data files name columns by physical names, which no ALTER changes."""
         return block
 
-    def check(self, blocks: Sequence[RowBlock[FileRows]], *, snapshot: Snapshot) -> None:
+    def check(self, blocks: Sequence[RowBlock[StagedRows]], *, snapshot: Snapshot) -> None:
         """Raises ConstraintViolated if a column that is NOT NULL in `snapshot` holds a null, UnsupportedFeature where there are other conditions:
 
         they are asked of rows while these are staged, and not of the files afterwards, so the rows are staged again.
@@ -45,7 +45,7 @@ class ArrowEngine:
         for block in blocks:
             check_not_null(block.payload.files, snapshot, self._store)
 
-    def write(self, blocks: Sequence[RowBlock[FileRows]], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
+    def write(self, blocks: Sequence[RowBlock[StagedRows]], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
         """The files of the blocks, which are written already."""
         return [StagedFile(f) for block in blocks for f in block.payload.files]
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rowlock.boundary.effects import Effects, Propagated, RowBlock, StagedFile
 from rowlock.boundary.lost_matches import LostMatches
-from rowlock.boundary.provenance import Mask, Origin, Provenance, StoredNumbers
+from rowlock.boundary.provenance import Mask, Origin, Provenance
 from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.boundary.statements import Program
@@ -28,7 +28,7 @@ from rowlock.engines.spark.statements.row_comparison import differing_rows
 from rowlock.engines.spark.write.change_feed import write_changes
 from rowlock.engines.spark.write.copy_on_write import copy_slices
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
+from rowlock.parquet.blocks import StagedRows, driver_block, keep_rows, logical
 from rowlock.parquet.recast import recast
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
@@ -92,8 +92,7 @@ class SparkEngine:
     def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
         if block.kind == "matched":
             assert block.provenance is not None
-            numbers = block.payload.take(mask) if isinstance(block.payload, StoredNumbers) else block.payload[mask]
-            return RowBlock("matched", block.statement, int(mask.sum()), block.size_bytes, numbers, block.provenance.take(mask))
+            return replace(block, num_rows=int(mask.sum()), payload=block.payload.take(mask), provenance=block.provenance.take(mask))
         return keep_rows(block, mask, self.provenance(block))
 
     def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
@@ -103,11 +102,10 @@ class SparkEngine:
         clusterings: dict[int, Clustering | None] = {}
         columns = columns_of(snapshot)
         for block in blocks:
-            if isinstance(block.payload, DriverRows):
-                tables.setdefault(block.group, []).append(self._as_written(block, snapshot))
+            for table in block.payload.tables:
+                tables.setdefault(block.group, []).append(self._as_written(block, logical(table, snapshot), snapshot))
                 clusterings[block.group] = block.payload.clustering
-            elif isinstance(block.payload, FileRows):
-                out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
+            out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
         for group, parts in tables.items():
             table = pa.concat_tables(parts)
             if columns is not None:
@@ -118,14 +116,13 @@ class SparkEngine:
                 out += [replace(s, add=s.add if clustering is None else with_clustering(s.add, clustering), group=group) for s in written]
         return out
 
-    def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+    def _as_written(self, block: RowBlock, table: pa.Table, snapshot: Snapshot) -> pa.Table:
         """The rows of a block on the driver in the form of a data file: with the ids that they keep, where the table tracks rows."""
-        table = logical(block.payload.table, snapshot)
         if (columns := columns_of(snapshot)) is None:
             return table
         return with_identities(table, preserved_identities(block, snapshot, self.evaluator.materialized_ids.at(columns)), columns)
 
-    def _staged(self, rows: FileRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
+    def _staged(self, rows: StagedRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
         out: list[StagedFile] = []
         for file in rows.files:
             dead = rows.dead.get(file.path)
@@ -137,9 +134,10 @@ class SparkEngine:
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
         """The block with the columns of `after`: only rows on the driver are changed, for data files hold physical column names, which stay."""
-        if not isinstance(block.payload, DriverRows):
+        if block.kind == "matched":
             return block
-        return replace(block, payload=replace(block.payload, table=recast(logical(block.payload.table, before), before.schema, after.schema)))
+        tables = tuple(recast(logical(table, before), before.schema, after.schema) for table in block.payload.tables)
+        return replace(block, payload=replace(block.payload, tables=tables))
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         check_blocks(self.evaluator, blocks, snapshot)

@@ -11,20 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from pyroaring import BitMap64
 
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
 from rowlock.boundary.engine import AppendEngine, Engine
-from rowlock.boundary.provenance import Origin, StoredOrigin
 from rowlock.boundary.row_changes import Loss, changes_of, needs_no_change_files
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed as feed
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, RemoveFile
-from rowlock.protocol.deletion_vector import DeletionVectorDescriptor, bitmap_to_numpy
+from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 from rowlock.protocol.features import vectors_allowed
 from rowlock.protocol.placement import Placement
 from rowlock.protocol.statistics import widened
@@ -156,18 +154,6 @@ def placements(blocks: Sequence[RowBlock], staged: Sequence[StagedFile], taken: 
         same = [b for b in blocks if b.group == block.group]
         if len(files) != 1 or len(same) != 1 or files[0].dead or files[0].add.num_records != block.num_rows or block.provenance is None:
             continue
-        for path, (start, rows) in _runs(block.provenance, taken).items():
+        for path, (start, rows) in block.provenance.in_order(taken).items():
             out[path] = Placement(files[0].add.path, start, rows)
-    return out
-
-
-def _runs(origin: Origin, taken: Mapping[str, BitMap64]) -> dict[str, tuple[int, int]]:
-    """By path, (number of the first row, rows) where the rows of a path are those of `taken`, in one run and in order."""
-    if isinstance(origin, StoredOrigin):
-        return {path: run for path, run in origin.runs.items() if path in taken and origin.positions[path] == taken[path]}
-    out = {}
-    for path, at in origin.by_path():
-        in_a_row = at[-1] - at[0] + 1 == len(at)
-        if in_a_row and path in taken and np.array_equal(origin.position[at], bitmap_to_numpy(taken[path])):
-            out[path] = (int(at[0]), len(at))
     return out

@@ -16,7 +16,7 @@ from rowlock.engines.spark.read.row_ids import tracked_frame
 from rowlock.engines.spark.read.scan import local_frame, table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.parquet.blocks import logical
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
@@ -62,10 +62,8 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
     frames: list[DataFrame] = []
     schema = StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in table_schema(snapshot).fields])
     for block in staged.blocks if staged else ():
-        if isinstance(block.payload, DriverRows):
-            table = logical(block.payload.table, snapshot)
-            frames.append(local_frame(evaluator.scanner.spark, table, schema))
-        elif isinstance(block.payload, FileRows):
+        if block.kind != "matched":
+            frames += [local_frame(evaluator.scanner.spark, logical(table, snapshot), schema) for table in block.payload.tables]
             files += block.payload.files
             dead |= block.payload.dead
 

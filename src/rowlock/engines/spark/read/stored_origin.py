@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rowlock.boundary.provenance import Numbers, Provenance, StoredNumbers, StoredOrigin
+from rowlock.boundary.provenance import Numbers, Provenance, SourceNumbers, StoredOrigin
 from rowlock.engines.spark.read.scan import PATH, POSITION, hash_of_uri
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.parquet.files import open_parquet
@@ -115,7 +115,7 @@ def _provenance(batch: pa.RecordBatch, names: Mapping[int, str]) -> Provenance:
     return Provenance(found, encoded.indices.to_numpy(), (high << _LOW_BITS) | low)
 
 
-def stored_source_rows(files: Sequence[AddFile], store: ObjectStore) -> StoredNumbers:
+def stored_source_rows(files: Sequence[AddFile], store: ObjectStore) -> SourceNumbers:
     """The number of the source row of each row that a MERGE wrote, in the same portions as `stored_origin`."""
 
     def read() -> Iterator[Numbers]:
@@ -123,7 +123,7 @@ def stored_source_rows(files: Sequence[AddFile], store: ObjectStore) -> StoredNu
             for batch in _batches(file, store, [SOURCE_ROW]):
                 yield np.asarray(batch.column(0).to_numpy(), dtype=np.int64)
 
-    return StoredNumbers(sum(f.num_records or 0 for f in files), read)
+    return SourceNumbers(sum(f.num_records or 0 for f in files), read)
 
 
 def inserted_origin(files: Sequence[AddFile], store: ObjectStore, path: str) -> StoredOrigin:

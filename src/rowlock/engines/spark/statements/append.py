@@ -30,7 +30,7 @@ from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import FileRows, driver_block, file_block, logical
+from rowlock.parquet.blocks import driver_block, file_block, logical
 from rowlock.parquet.writing import write_files
 from rowlock.protocol import schema_fit
 from rowlock.protocol.defaults import column_defaults
@@ -109,7 +109,7 @@ def append_statement(
         blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated), max_records=max_records)
     read += versions_read(evaluator, frame, snapshot.version) if read and not is_pinned else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
-        discard(evaluator.store, (f.path for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files))
+        discard(evaluator.store, (f.path for b in blocks for f in b.payload.files))
         raise ConstraintViolated(
             f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
             table=evaluator.store.root,

@@ -14,16 +14,15 @@ from rowlock.engines.spark.driver_rows import read_slice
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.generated_columns import recomputed_rows
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import DriverRows, logical
+from rowlock.parquet.blocks import driver_block, logical
 from rowlock.parquet.values import row_keys
 
 
 def rows_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Table:
     """The rows of a block in its order, read to the driver where they lie in files."""
-    if isinstance(block.payload, DriverRows):
-        return logical(block.payload.table, snapshot)
-    files, dead = block.payload.files, block.payload.dead
-    return pa.concat_tables([logical(read_slice(evaluator, Slice(f, without=dead.get(f.path)), snapshot), snapshot) for f in files])
+    rows = block.payload
+    read = [read_slice(evaluator, Slice(f, without=rows.dead.get(f.path)), snapshot) for f in rows.files]
+    return pa.concat_tables([logical(table, snapshot) for table in (*rows.tables, *read)])
 
 
 def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], snapshot: Snapshot) -> RowBlock:
@@ -31,7 +30,7 @@ def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping
     theirs, ours = rows_of(evaluator, under, snapshot), rows_of(evaluator, over, snapshot)
     columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
     table = recomputed_rows(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they depend on cells of both blocks
-    return RowBlock("derived", over.statement, table.num_rows, table.nbytes, DriverRows(table), under.provenance)
+    return driver_block("derived", over.statement, table, under.provenance)
 
 
 def _chosen(theirs: pa.ChunkedArray, ours: pa.ChunkedArray, mask: Mask) -> pa.ChunkedArray:

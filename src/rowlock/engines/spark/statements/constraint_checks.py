@@ -23,7 +23,7 @@ from rowlock.engines.spark.catalyst.generation_rules import session_dependent
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.parquet.blocks import logical
 from rowlock.parquet.conditions import violation
 from rowlock.parquet.not_null import check_not_null, check_rows
 from rowlock.parquet.values import plain_rows
@@ -88,9 +88,9 @@ def check_written(evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snap
 def check_blocks(evaluator: Evaluator, blocks: Sequence[RowBlock], snapshot: Snapshot) -> None:
     """Checks the rows of staged blocks, on the driver or in files.  Raises ConstraintViolated."""
     for block in blocks:
-        if isinstance(block.payload, DriverRows):
-            check_table(evaluator, block.payload.table, snapshot)
-        elif isinstance(block.payload, FileRows):
+        if block.kind != "matched":
+            for table in block.payload.tables:
+                check_table(evaluator, table, snapshot)
             check_files(evaluator, block.payload.files, snapshot, block.payload.dead)
 
 

@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 
 from rowlock import display
 from rowlock.boundary.effects import Assigned, RowBlock, fresh_path
-from rowlock.boundary.provenance import Provenance, union_by_path
+from rowlock.boundary.provenance import Provenance, numbers_of, union_by_path
 from rowlock.conditions import named
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark import driver_rows, scan_job
@@ -36,7 +36,7 @@ from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import FileRows, driver_block, file_block
+from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.storage.store import discard
 
@@ -62,7 +62,7 @@ class MergeRun:
             return self._over(slices, held, everything=everything)
         except BaseException:
             made = [*self.outcome.blocks, *(self.outcome.inserted or ())]
-            discard(self.evaluator.store, (f.path for b in made if isinstance(b.payload, FileRows) for f in b.payload.files))
+            discard(self.evaluator.store, (f.path for b in made for f in b.payload.files))
             raise
 
     def _over(self, slices: Sequence[Slice], held: Sequence[Found], *, everything: bool) -> Outcome:
@@ -173,7 +173,7 @@ class MergeRun:
         """Adds rows to the outcome, each by the clause that applies to it.  Raises ConstraintViolated."""
         action = rows.table.column(ACTION).to_numpy()
         if matched:
-            self.outcome.matches.append((rows.origin, np.asarray(rows.table.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))
+            self.outcome.matches.append((rows.origin, numbers_of(rows.table.column(SOURCE_ROW).to_numpy())))
         touched = rows.filter(action >= 0)
         self.outcome.add_tombstones(touched.origin.bitmaps())
         updating = [n for n, c in enumerate(clauses) if c.kind == "update"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Assigned, RowBlock, fresh_path
-from rowlock.boundary.provenance import Numbers, Origin, StoredNumbers, union_by_path
+from rowlock.boundary.provenance import Origin, SourceNumbers, union_by_path
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject
@@ -41,7 +41,7 @@ class Outcome:
 
     tombstones: dict[str, BitMap64] = field(default_factory=dict)
     blocks: list[RowBlock] = field(default_factory=list)
-    matches: list[tuple[Origin, Numbers | StoredNumbers]] = field(default_factory=list)
+    matches: list[tuple[Origin, SourceNumbers]] = field(default_factory=list)
     assigned: list[Assigned] = field(default_factory=list)
     inserted: list[RowBlock] | None = None
 

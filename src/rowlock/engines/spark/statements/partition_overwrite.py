@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from rowlock.boundary.effects import RowBlock
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.parquet.blocks import logical
 from rowlock.parquet.physical import names_in_files
 from rowlock.parquet.writing import split_by_partition
 from rowlock.protocol.schema import quote
@@ -25,11 +25,8 @@ def partitions_of(blocks: Sequence[RowBlock], snapshot: Snapshot) -> list[Partit
     keys = [stored[c] for c in snapshot.metadata.partition_columns]
     found: dict[Partition, None] = {}
     for block in blocks:
-        if isinstance(block.payload, FileRows):
-            values = [f.partition_values for f in block.payload.files]
-        else:
-            assert isinstance(block.payload, DriverRows)
-            values = [v for v, _ in split_by_partition(logical(block.payload.table, snapshot), snapshot)]
+        values = [f.partition_values for f in block.payload.files]
+        values += [v for table in block.payload.tables for v, _ in split_by_partition(logical(table, snapshot), snapshot)]
         found.update(dict.fromkeys(tuple(v.get(k) or None for k in keys) for v in values))
     return list(found)
 

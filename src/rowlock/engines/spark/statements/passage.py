@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Assigned, Effects, Kind, RowBlock, fresh_path
 from rowlock.boundary.lost_matches import LostMatches
-from rowlock.boundary.provenance import Counts, Numbers, Origin, Provenance, StoredCounts, StoredNumbers, count, counted, union_by_path
+from rowlock.boundary.provenance import Counts, Numbers, Origin, Provenance, SourceNumbers, StoredCounts, count, counted, union_by_path
 from rowlock.boundary.statements import Program, Statement
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark.addressed_rows import Found
@@ -25,7 +25,7 @@ from rowlock.engines.spark.statements.merge import MergeRun
 from rowlock.engines.spark.statements.merge_job import Outcome
 from rowlock.engines.spark.statements.ways import Ways
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
+from rowlock.parquet.blocks import StagedRows, keep_rows, living_positions, logical
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
@@ -41,20 +41,18 @@ class Group:
     places: dict[str, tuple[int, npt.NDArray[np.int64], int]] = field(default_factory=dict)
     """For each path of an image (or the token in place of one): the number of its block, its live positions, and the row number in the block of the first."""
 
-    def add(self, number: int, block: RowBlock, snapshot: Snapshot) -> None:
+    def add(self, number: int, block: RowBlock[StagedRows], snapshot: Snapshot) -> None:
         """Adds the rows of block `number`; rows on the driver get a token in place of a path."""
-        if isinstance(block.payload, DriverRows):
-            token = f"\0image {number}"
-            every = np.arange(block.num_rows, dtype=np.int64)
-            self.local.append((Slice(AddFile(token, {}, 0, 0, True, None)), logical(block.payload.table, snapshot), every))
-            self.places[token] = (number, every, 0)
-            return
-        payload: FileRows = block.payload
-        start = 0
-        for file in payload.files:
-            living = living_positions(file, payload.dead)
+        rows, start = block.payload, 0
+        for table in rows.tables:
+            token, every = f"\0image {number} {start}", np.arange(table.num_rows, dtype=np.int64)
+            self.local.append((Slice(AddFile(token, {}, 0, 0, True, None)), logical(table, snapshot), every))
+            self.places[token] = (number, every, start)
+            start += table.num_rows
+        for file in rows.files:
+            living = living_positions(file, rows.dead)
             if len(living):
-                self.slices.append(Slice(file, without=payload.dead.get(file.path)))
+                self.slices.append(Slice(file, without=rows.dead.get(file.path)))
                 self.places[file.path] = (number, living, start)
             start += len(living)
 
@@ -114,11 +112,11 @@ class Passage:
         self.rows["inserted"] += sum(b.num_rows for b in inserted)
         self.images += inserted
 
-    def _unmatched(self, index: int, num_rows: int, matches: Sequence[Numbers | StoredNumbers]) -> Numbers:
+    def _unmatched(self, index: int, num_rows: int, matches: Sequence[SourceNumbers]) -> Numbers:
         """The numbers of the source rows that now insert: without a match, and in a rebase with one before.  Counts the matches after the delta."""
         staged = self._staged.counts.get(index) if self._first is None else None
         lost = self._lost_matches.of(index, self.counts) if staged is not None else None
-        if staged is not None and lost is None and not any(map(_size, matches)):
+        if staged is not None and lost is None and not any(n.num_rows for n in matches):
             return np.empty(0, np.int64)
         before = None if staged is None else counted(staged)
         counts = np.zeros(num_rows, np.int64) if before is None else before.copy()
@@ -156,7 +154,7 @@ class Passage:
             if group.kind in (None, "derived"):
                 self.assigned += [Assigned(a.columns, self._origin(a.origin, group)) for a in outcome.assigned if a.origin.num_rows]
             if group.kind != "appended":
-                self.matched += [RowBlock("matched", index, _size(n), 8 * _size(n), n, self._origin(o, group)) for o, n in outcome.matches if _size(n)]
+                self.matched += [RowBlock("matched", index, n.num_rows, 8 * n.num_rows, n, self._origin(o, group)) for o, n in outcome.matches if n.num_rows]
         kept = []
         for number, block in enumerate(self.images):
             if number not in removed:
@@ -206,10 +204,6 @@ def addresses(block: RowBlock) -> Origin:
     if block.provenance is not None:
         return block.provenance
     return Provenance((fresh_path(block.statement),), np.zeros(block.num_rows, np.int32), np.arange(block.num_rows, dtype=np.int64))
-
-
-def _size(numbers: Numbers | StoredNumbers) -> int:
-    return numbers.num_rows if isinstance(numbers, StoredNumbers) else len(numbers)
 
 
 def _with_unique_paths(origin: Provenance) -> Provenance:

@@ -171,7 +171,7 @@ def run(
         tombstones.update(part.origin.bitmaps())
     small = [driver_block("derived", index, part.table, part.origin) for part in found if plan.kind == "update" and part.num_rows]
     for block in small:
-        check_table(evaluator, block.payload.table, snapshot)
+        check_table(evaluator, block.payload.tables[0], snapshot)
     return tombstones, [*small, *large]
 
 

@@ -17,7 +17,7 @@ from rowlock.engines.spark.read.scan import local_frame, table_schema
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.parquet.blocks import StagedRows, logical
 from rowlock.protocol.actions import AddCdcFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 
@@ -36,7 +36,7 @@ def _on_driver(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapsh
     """The changed rows with their types; None where they are many or Arrow cannot read them as Spark would."""
     blocks = [b for c in changes for b in c.blocks]
     slices = [s for c in changes for s in c.slices]
-    if any(isinstance(b.payload, FileRows) for b in blocks) or sum(s.num_rows or 0 for s in slices) + sum(b.num_rows for b in blocks) > limits().driver_rows:
+    if any(b.payload.files for b in blocks) or sum(s.num_rows or 0 for s in slices) + sum(b.num_rows for b in blocks) > limits().driver_rows:
         return None
     out: list[pa.Table] = []
     for change in changes:
@@ -45,7 +45,7 @@ def _on_driver(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapsh
             if found is None:
                 return None
             out.append(_typed(found[0], change))
-        out += [_typed(logical(b.payload.table, snapshot), change) for b in change.blocks]
+        out += [_typed(logical(table, snapshot), change) for b in change.blocks for table in b.payload.tables]
     return out
 
 
@@ -54,17 +54,16 @@ def _typed(table: pa.Table, change: Change) -> pa.Table:
 
 
 def _frames(evaluator: Evaluator, change: Change, snapshot: Snapshot) -> list[DataFrame]:
-    out: list[DataFrame] = []
-    if change.slices:
-        dead = {s.path: evaluator.dead_positions(s) for s in change.slices}
-        out.append(evaluator.scanner.frame(snapshot, [s.file for s in change.slices], lambda f: dead[f.path]))
+    files = [s.file for s in change.slices]
+    dead = {s.path: evaluator.dead_positions(s) for s in change.slices}
+    out = [evaluator.scanner.frame(snapshot, files, lambda f: dead[f.path])] if files else []
+    schema = StructType(nullable(table_schema(snapshot)).fields)
     for block in change.blocks:
-        if isinstance(block.payload, DriverRows):
-            out.append(local_frame(evaluator.scanner.spark, logical(block.payload.table, snapshot), StructType(nullable(table_schema(snapshot)).fields)))
-        elif isinstance(block.payload, FileRows):
+        out += [local_frame(evaluator.scanner.spark, logical(table, snapshot), schema) for table in block.payload.tables]
+        if block.payload.files:
             out.append(_staged_frame(evaluator, block.payload, snapshot))
     return out
 
 
-def _staged_frame(evaluator: Evaluator, rows: FileRows, snapshot: Snapshot) -> DataFrame:
-    return evaluator.scanner.frame(snapshot, list(rows.files), lambda f: rows.dead.get(f.path) or evaluator.vectors.of(f))
+def _staged_frame(evaluator: Evaluator, rows: StagedRows, snapshot: Snapshot) -> DataFrame:
+    return evaluator.scanner.frame(snapshot, rows.files, lambda f: rows.dead.get(f.path) or evaluator.vectors.of(f))
