@@ -60,7 +60,7 @@ class Limits:
     unbounded_scan_rows: int = 2_000_000
     """A scan of at most this many rows that returns few columns runs without LIMIT, which would cost a second stage."""
     collected_positions_rows: int = 64_000_000
-    """Rows of the files out of which a large DELETE's positions come to the driver as bitmaps; out of more, Spark writes them into files, which takes longer."""
+    """Rows of the files that one Spark job of a large DELETE searches; the positions that it finds come to the driver, as bitmaps."""
     single_task_bytes: int = 32 * _MB
     """A scan of fewer bytes is a single task: two would take as long and need an exchange."""
     masked_bytes: int = 128 * _MB
@@ -153,7 +153,16 @@ def _in_units(name: str, value: int) -> str:
 
 
 NAMES = tuple(f.name for f in fields(Limits))
-_PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files", "copied_piece_bytes", "request_threads", "file_threads")
+_PORTIONS = (
+    "collected_positions_rows",
+    "sampled_rows",
+    "snapshot_chunk_files",
+    "backfill_files",
+    "group_files",
+    "copied_piece_bytes",
+    "request_threads",
+    "file_threads",
+)
 """Limits on work that is done in portions, or side by side: at least one item at a time."""
 _lock = threads.module_lock()
 _current: Limits | None = None

@@ -23,10 +23,9 @@ def deleted(spark: Any, path: str, monkeypatch: pytest.MonkeyPatch, way: str) ->
     with monkeypatch.context() as patch:
         if way != "driver":
             take_route(patch, "large")
-            turn_down(patch, masked_rows=0, inspected_rows=0, collected_positions_rows=0 if way == "files" else 10**6)
-        for name in ("positions_by_path", "write_native"):
-            original = getattr(row_statements, name)
-            patch.setattr(row_statements, name, lambda *a, name=name, original=original, **k: (taken.append(name), original(*a, **k))[1])
+            turn_down(patch, masked_rows=0, inspected_rows=0, collected_positions_rows=1 if way == "a job for each file" else 10**6)
+        original = row_statements.positions_by_path
+        patch.setattr(row_statements, "positions_by_path", lambda *a: (taken.append("job"), original(*a))[1])
         make(spark, path, spark.range(5000).selectExpr("id", "id % 7 as g", "cast(id % 3 as string) as p"), files=2, partition_by=["p"])
         table = DeltaTable.forPath(spark, path)
         table.delete("id < 64 or id in (1000, 1063, 1064) or id >= 4990")
@@ -40,15 +39,12 @@ def deleted(spark: Any, path: str, monkeypatch: pytest.MonkeyPatch, way: str) ->
 
 
 @pytest.mark.soak("three ways over large files; test_routes compares the ways over small ones", ci=True)
-def test_words_of_positions_files_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
-    by_driver, taken = deleted(spark, str(tmp_path / "driver"), monkeypatch, "driver")
-    assert not taken
-    by_words, words = deleted(spark, str(tmp_path / "words"), monkeypatch, "words")
-    by_files, files = deleted(spark, str(tmp_path / "files"), monkeypatch, "files")
-    assert by_words == by_files == by_driver
-    assert words.count("positions_by_path") >= 3
-    assert not files.count("positions_by_path")
-    assert files.count("write_native") == words.count("write_native") + words.count("positions_by_path"), "the same jobs, and the winner's UPDATE in both"
+def test_one_job_a_job_for_each_file_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
+    by_driver, none = deleted(spark, str(tmp_path / "driver"), monkeypatch, "driver")
+    by_one, one = deleted(spark, str(tmp_path / "one"), monkeypatch, "one job")
+    by_many, many = deleted(spark, str(tmp_path / "many"), monkeypatch, "a job for each file")
+    assert by_one == by_many == by_driver
+    assert not none and len(many) > len(one) >= 3
     gone = {i for i in range(5000) if i < 64 or i in (1000, 1063, 1064) or i >= 4990 or (i % 7 == 1 and i % 11 == 0)}
     gone |= {i for i in range(5000) if (2 if i % 50 == 3 else i % 7) == 2 or (i % 3 == 1 and i % 64 == 63)}
     assert [r[0] for r in sorted(by_driver)] == sorted(set(range(5000)) - gone)

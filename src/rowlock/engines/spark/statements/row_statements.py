@@ -33,11 +33,9 @@ from rowlock.engines.spark.write.writer import write_native
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
-from rowlock.parquet.physical import names_in_files
 from rowlock.protocol import predicates as ir
 from rowlock.protocol.deletion_vector import bitmap_of, positions_except
 from rowlock.protocol.identity import refuse_update
-from rowlock.storage.store import discard
 
 __all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
 
@@ -212,21 +210,15 @@ def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
 
 
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Mapping[str, BitMap64]:
-    """The positions of many deleted rows, as bitmaps.
-
-    Of very many rows Spark writes the addresses into files, which are read in portions and deleted; else it sends bitmaps of 64 positions.
-    """
-    child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, slices, plan.relation.attributes))
-    frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, child), evaluator.spark, plan.session)
-    if evaluator.physical_rows(slices) <= limits().collected_positions_rows:
-        return positions_by_path(frame, evaluator.paths_by_hash(slices))
-    files = [
-        f for _, f in write_native(frame, evaluator.store, snapshot, values=dict.fromkeys(names_in_files(snapshot)[n] for n in snapshot.partition_columns))
-    ]
-    try:
-        return stored_origin([f for f in files if f.num_records], evaluator.store, evaluator.paths_by_hash(slices)).positions
-    finally:
-        discard(evaluator.store, (f.path for f in files))
+    """The positions of many deleted rows, which Spark sends as bitmaps of 64: one job for the files of each `limits().collected_positions_rows` rows."""
+    portions = np.cumsum([evaluator.num_rows(s.file) for s in slices]) // limits().collected_positions_rows
+    found: dict[str, BitMap64] = {}
+    for number in np.unique(portions):
+        portion = [s for s, n in zip(slices, portions, strict=True) if n == number]
+        child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, portion, plan.relation.attributes))
+        frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, child), evaluator.spark, plan.session)
+        found |= positions_by_path(frame, evaluator.paths_by_hash(portion))
+    return found
 
 
 def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
