@@ -226,6 +226,8 @@ def test_history_has_deltas_columns(spark, table_path):
     assert found[1].operationParameters["predicate"]
     assert [r.version for r in table.history(2).collect()] == [4, 3]
     assert [r.version for r in table.history(limit=1).collect()] == [4]
+    for described in (frame, table.detail(), table.vacuum(200)):  # a list of pyspark's would start a worker of Python on an executor, which need not have one
+        assert "LocalRelation" in described._jdf.queryExecution().toString() and "RDD" not in described._jdf.queryExecution().toString()
     theirs_read = spark.sql(f"DESCRIBE HISTORY delta.`{table_path}`").select("version", "operation", "operationMetrics").collect()
     assert [(r.version, r.operation) for r in theirs_read] == [(r.version, r.operation) for r in found]
 

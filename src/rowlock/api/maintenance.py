@@ -15,6 +15,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.descriptions import restore_frame
 from rowlock.engines.spark.frames.instants import milliseconds, session_zone
+from rowlock.engines.spark.frames.paths import path_frame
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import vacuum
@@ -83,7 +84,7 @@ class Maintenance:
             []
         """
         self._vacuumed(retentionHours)
-        return self._handle.spark.createDataFrame([], "path string").select()
+        return path_frame(self._handle.spark, []).select()
 
     def _vacuumed(self, hours: float | None, *, dry_run: bool = False, only_known: bool = False, inventory: Sequence[ObjectMeta] | None = None) -> Vacuumed:
         """What VACUUM deleted, or would delete in a dry run; `only_known`: only files that the log names (VACUUM LITE); `inventory`: only these files."""

@@ -17,6 +17,7 @@ from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, Struct
 from rowlock.engines.spark.catalyst.versions import Version, version_of
 from rowlock.engines.spark.frames.counts import AFFECTED
 from rowlock.engines.spark.frames.descriptions import MERGE
+from rowlock.engines.spark.frames.paths import path_frame
 from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT
 from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
@@ -233,4 +234,4 @@ def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
 
 def nothing(spark: SparkSession) -> DataFrame:
     """The answer of a statement that returns nothing."""
-    return spark.createDataFrame([], NOTHING)
+    return path_frame(spark, []).select()

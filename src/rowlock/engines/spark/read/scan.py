@@ -290,7 +290,7 @@ def read_parquet(
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """Rows on the driver as a DataFrame, without pyspark's conversions and without making `spark` the thread's active session."""
     if is_connect(spark):
-        return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], schema)
+        return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist(maps_as_pydicts="strict")], schema)
     return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
 
 
