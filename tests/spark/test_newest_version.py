@@ -79,7 +79,7 @@ def _by_rowlock(place: Path, *names: str) -> dict[str, dict[str, Any]]:
     tests = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": f"{tests.parent / 'src'}:{tests}", "PYSPARK_PYTHON": sys.executable}
     program = [sys.executable, "-m", "support.readers_after_writes", *names]
-    folder = place / names[0]
+    folder = place / names[0].replace(" ", "-")
     folder.mkdir()
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]
