@@ -92,8 +92,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("newest")
 
 
-SHORT = ("insert", "delete by vector", "a column renamed", "dropped and made anew")
-BEFORE_A_CHANGE = ("another process", "update through a view", "a column more", "dropped")
+SHORT = ("insert", "delete by vector", "a column dropped and another of its name", "dropped and made anew")
+BEFORE_A_CHANGE = ("a column renamed", "another process", "update through a view", "a column more", "dropped")
 
 
 @pytest.mark.parametrize("name", SHORT)

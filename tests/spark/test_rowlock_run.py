@@ -85,6 +85,24 @@ def test_an_unchanged_pipeline(way: str, tmp_path: Path) -> None:
         assert "rowlock: Rowlock serves Delta tables: left out delta-spark's io.delta" in done.stderr and "Not handled" not in done.stderr
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["rowlock run", "delta-spark"])
+@pytest.mark.short(ci=("rowlock run",), why="half a minute; the same streams, builders and options are asked one by one")
+def test_an_unchanged_program_of_batches_and_streams(way: str, tmp_path: Path) -> None:
+    """Its output is delta-spark's, errors with their PySpark classes, conditions and states included."""
+    from rowlock.engines.spark.session.java import ensure_java
+
+    ensure_java()
+    conf = "--conf spark.databricks.delta.snapshotPartitions=2 --conf spark.sql.sources.parallelPartitionDiscovery.parallelism=2 pyspark-shell"
+    command, settings = (
+        ([str(Path(sys.executable).parent / "rowlock"), "run"], {}) if way == "rowlock run" else ([sys.executable], {"PYSPARK_SUBMIT_ARGS": conf})
+    )
+    done = _run([*command, str(PIPELINE.with_name("incremental.py")), str(tmp_path)], tmp_path, **settings)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert done.stdout.replace(str(tmp_path), "ROOT") == PIPELINE.with_name("incremental.txt").read_text()
+    assert "Not handled" not in done.stderr
+
+
 def test_settings_of_delta_spark_are_left_out_and_no_others() -> None:
     settings = {
         "spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0, org.apache.spark:spark-avro_2.13:4.2.0,io.delta:delta-storage:4.4.0",

@@ -187,8 +187,12 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
     work = HANDLED[statement_kind(plan)][0]
-    with session_commits(nodes.spark, "alter" if work.__module__ == alterations.__name__ else None):
-        return work(target, plan)
+    alters = work.__module__ == alterations.__name__
+    with session_commits(nodes.spark, "alter" if alters else None):
+        answer = work(target, plan)
+    if alters:  # a column that was dropped and added again has the name and type of the one that Spark may have cached
+        table_statements.refresh(target, plan)
+    return answer
 
 
 # ---- Delta's own statements ------------------------------------------------------------------
