@@ -92,28 +92,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("newest")
 
 
-SHORT = ("insert", "delete by vector", "a column dropped and another of its name", "dropped and made anew")
-BEFORE_A_CHANGE = ("a column renamed", "another process", "update through a view", "a column more", "dropped")
-
-
-@pytest.mark.parametrize("name", SHORT)
-def test_every_reader_after_a_write(folder: Path, name: str) -> None:
-    assert not differences(_by_rowlock(folder, *SHORT)[name], name)
-
-
-@pytest.mark.soak("more writes: several seconds each", ci=True)
-@pytest.mark.parametrize("name", BEFORE_A_CHANGE)
-def test_every_reader_after_another_write(folder: Path, name: str) -> None:
-    assert not differences(_by_rowlock(folder, *BEFORE_A_CHANGE)[name], name)
-
-
-OTHERS = tuple(name for name in WRITES if name not in (*SHORT, *BEFORE_A_CHANGE))
-
-
-@pytest.mark.soak("the other writes: several seconds each")
-@pytest.mark.parametrize("name", OTHERS)
-def test_every_reader_after_each_other_write(folder: Path, name: str) -> None:
-    assert not differences(_by_rowlock(folder, *OTHERS)[name], name)
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.short(
+    "insert",
+    "delete by vector",
+    "a column dropped and another of its name",
+    "dropped and made anew",
+    ci=("a column renamed", "another process", "update through a view", "a column more", "dropped"),
+    why="several seconds each",
+)
+def test_every_reader_after_a_write(request: pytest.FixtureRequest, folder: Path, name: str) -> None:
+    short = request.node.get_closest_marker("short")
+    groups = (short.args, short.kwargs["ci"])
+    together = next((names for names in groups if name in names), tuple(n for n in WRITES if not any(n in names for names in groups)))
+    assert not differences(_by_rowlock(folder, *together)[name], name)
 
 
 _STALE_THERE = ("columns in another order", "a comment", "columns mapped", "overwritten with more columns", "overwritten with partitions")

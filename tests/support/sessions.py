@@ -49,9 +49,13 @@ def _settings(name: str) -> dict[str, str]:
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # five round trips for each operator of a column, to say where it was written
         "spark.app.name": name,
     }
-    if os.environ.get("ROWLOCK_GENERATED_CODE") == "no":  # `make test`: compiling an expression takes longer than evaluating it for a few rows
-        settings |= {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
-    return settings
+    return settings | without_generated_code()
+
+
+def without_generated_code() -> dict[str, str]:
+    """The settings of a session in `make test`: compiling an expression takes longer than evaluating it for a few rows."""
+    asked = os.environ.get("ROWLOCK_GENERATED_CODE") == "no"
+    return {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"} if asked else {}
 
 
 def _builder(settings: dict[str, str]) -> Any:

@@ -22,12 +22,12 @@ import rowlock
 from pyspark.sql import functions as F
 from rowlock.tables import DeltaTable, IdentityGenerator
 from support.outcomes import outcome_of
+from support.sessions import without_generated_code
 
 given = json.load(sys.stdin)
 spark = rowlock.enable(rowlock.spark(cores=1, memory_mb=768))
-if os.environ.get("ROWLOCK_GENERATED_CODE") == "no":  # as in support.sessions
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+for key, value in without_generated_code().items():
+    spark.conf.set(key, value)
 rowlock.enable(spark)  # a second time changes nothing
 
 def files(folder):

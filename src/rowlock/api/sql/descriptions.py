@@ -10,8 +10,8 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import Name
 from rowlock.engines.spark.catalyst.char_varchar import type_text
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType
-from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types, rows_frame
-from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types
+from rowlock.engines.spark.read.scan import rows_frame, table_schema
 from rowlock.engines.spark.sql.nodes import has_method, path_of
 from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature

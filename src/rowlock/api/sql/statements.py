@@ -187,12 +187,8 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
     work = HANDLED[statement_kind(plan)][0]
-    alters = work.__module__ == alterations.__name__
-    with session_commits(nodes.spark, "alter" if alters else None):
-        answer = work(target, plan)
-    if alters:  # a column that was dropped and added again has the name and type of the one that Spark may have cached
-        table_statements.refresh(target, plan)
-    return answer
+    with Handle(target.spark, target.path).commits("alter") if work.__module__ == alterations.__name__ else session_commits(nodes.spark):
+        return work(target, plan)
 
 
 # ---- Delta's own statements ------------------------------------------------------------------
@@ -230,7 +226,7 @@ def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
             return upkeep_statements.clone(nodes.spark, statement)
     target = Target(nodes, statement.kind, statement.table, nodes.folder(statement.table))
     if statement.kind.endswith(" CONSTRAINT"):
-        with session_commits(nodes.spark, "alter"):
+        with Handle(target.spark, target.path).commits("alter"):
             alterations.own_constraint(target, statement)
         return None
     return upkeep_statements.run(target, statement)

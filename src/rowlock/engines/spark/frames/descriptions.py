@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
-from rowlock.engines.spark.catalyst.bridge import arrow_schema
-from rowlock.engines.spark.read.scan import local_frame
+from rowlock.engines.spark.read.scan import rows_frame
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.clustering import logical_columns
@@ -90,16 +88,9 @@ def _strings(values: Any) -> dict[str, str | None] | None:
     return {str(k): v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for k, v in values.items()}
 
 
-def _described(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: StructType) -> DataFrame:
-    """Rows of Python as a DataFrame, by way of Arrow: pyspark's own conversion starts a worker of Python on an executor."""
-    arrow = arrow_schema(columns)
-    values = ([list(v.items()) if isinstance(v, Mapping) else v for v in column] for column in zip(*rows, strict=True)) if rows else ([] for _ in arrow)
-    return local_frame(spark, pa.table([pa.array(v, f.type) for v, f in zip(values, arrow, strict=True)], schema=arrow), columns)
-
-
 def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
     """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
-    return _described(spark, [_history_row(c, times.get(c.version)) for c in commits], HISTORY)
+    return rows_frame(spark, HISTORY, (_history_row(c, times.get(c.version)) for c in commits))
 
 
 def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
@@ -133,14 +124,13 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = Non
         "delta", m.id, name or m.name, m.description, location(snapshot.table), _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
         len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
     )  # fmt: skip
-    return _described(spark, [row], DETAIL)
+    return rows_frame(spark, DETAIL, [row])
 
 
 def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
     """The result of MERGE: the numbers of affected, updated, deleted and inserted rows."""
     updated, deleted, inserted = (metrics.get(f"numTargetRows{k}", 0) for k in ("Updated", "Deleted", "Inserted"))
-    values = (updated + deleted + inserted, updated, deleted, inserted)
-    return local_frame(spark, pa.table({f.name: pa.array([v], pa.int64()) for f, v in zip(MERGE.fields, values, strict=True)}), MERGE)
+    return rows_frame(spark, MERGE, [(updated + deleted + inserted, updated, deleted, inserted)])
 
 
 def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
@@ -155,4 +145,4 @@ def clone_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
 
 def _counts_frame(spark: SparkSession, metrics: Mapping[str, int], names: Mapping[str, str], columns: StructType) -> DataFrame:
     """One row of metrics under other names; no row without metrics."""
-    return local_frame(spark, pa.table({n: pa.array([metrics[m]] if metrics else [], pa.int64()) for n, m in names.items()}), columns)
+    return rows_frame(spark, columns, [tuple(metrics[m] for m in names.values())] if metrics else [])

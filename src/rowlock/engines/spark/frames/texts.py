@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock.engines.spark.catalyst.bridge import bare
-from rowlock.engines.spark.read.scan import local_frame, table_schema
+from rowlock.engines.spark.read.scan import table_schema
 from rowlock.log.snapshot import Snapshot
 
 _TEXT = StringType()
@@ -18,13 +14,6 @@ INFO = StructType([StructField("info_name", _TEXT, False), StructField("info_val
 PAIRS = StructType([StructField("key", _TEXT, False), StructField("value", _TEXT, False)])
 ONE_COLUMN = StructType([StructField("col_name", _TEXT, False)])
 STATEMENT = StructType([StructField("createtab_stmt", _TEXT, False)])
-
-
-def rows_frame(spark: SparkSession, columns: StructType, rows: Iterable[Sequence[str | None]]) -> DataFrame:
-    """Rows of text as a DataFrame."""
-    listed = list(rows)
-    table = pa.table({f.name: pa.array([r[n] for r in listed], pa.string()) for n, f in enumerate(columns.fields)})
-    return local_frame(spark, table, StructType([StructField(f.name, _TEXT, f.nullable) for f in columns.fields]))
 
 
 def partition_types(snapshot: Snapshot) -> StructType:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -292,6 +292,14 @@ def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> Dat
     if is_connect(spark):
         return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist(maps_as_pydicts="strict")], schema)
     return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
+
+
+def rows_frame(spark: SparkSession, columns: StructType, rows: Iterable[Sequence[Any]]) -> DataFrame:
+    """Few rows of Python values as a DataFrame, by way of Arrow: pyspark's own conversion starts a worker of Python on an executor."""
+    listed, arrow = list(rows), arrow_schema(columns)
+    values = zip(*listed, strict=True) if listed else ((),) * len(arrow)
+    arrays = [pa.array([list(v.items()) if isinstance(v, Mapping) else v for v in column], f.type) for column, f in zip(values, arrow, strict=True)]
+    return local_frame(spark, pa.table(arrays, schema=arrow), columns)
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
