@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Protocol
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from rowlock import threads
 from rowlock.conditions import ANY, NO_STATE
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.sql.compiled import Classes
+from rowlock.engines.spark.sql.replacing import start_callback_server
 from rowlock.engines.spark.sql.streams import still
 
 _FAILED = "\x01rowlock failed"
@@ -203,7 +203,7 @@ def _kept(error: Any) -> BaseException | None:
 
 def connect(spark: SparkSession, classes: Classes, answers: Answers, harmless: frozenset[str]) -> Callback:
     """Gives Java its callable.  From now on pyspark raises Python's own error where the JVM's stands for one."""
-    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    start_callback_server(spark)
     callback = Callback(spark, answers)
     jvm: Any = spark._jvm
     names = jvm.java.util.HashSet()

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+
+_lock = threading.Lock()
+
+
+def start_callback_server(spark: SparkSession) -> None:
+    """Starts the server by which the JVM calls Python, if it does not run yet; it accepts connections when this returns.
+
+    PySpark's own function returns before the server's thread listens, so a first call from the JVM could be refused; and two
+    threads that call it at once start two servers.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    with _lock:
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        gateway._callback_server.server_socket.listen(5)  # as the server's thread does; a second call changes nothing
 
 
 def replaced(
@@ -18,7 +33,7 @@ def replaced(
 
     Raises what `made` raises.
     """
-    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    start_callback_server(spark)
     replace = _Replace(kinds, made)
     out = transform(replace)
     if replace.error is not None:
