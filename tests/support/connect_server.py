@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ class Served:
     process: subprocess.Popen[str]
     lines: list[str]
     folder: Path
+    sessions: list[Any] = field(default_factory=list)
 
     def session(self, **settings: str) -> Any:
         """A new Connect session in this process, beside its classic one."""
         from pyspark.sql.connect.session import SparkSession
 
         session = SparkSession.builder.remote(self.url).create()
+        self.sessions.append(session)
         for name, value in settings.items():
             session.conf.set(name.replace("__", "."), value)
         return session
@@ -40,6 +42,14 @@ class Served:
         """Tells the server to end; its exit code."""
         self.process.send_signal(number)
         return self.process.wait(_ENDS_WITHIN_S)
+
+    def close_sessions(self) -> None:
+        """Closes the clients: an open one whose server is gone asks for it for minutes when the process ends."""
+        for session in self.sessions:
+            if self.process.poll() is None:
+                session.stop()
+            else:
+                session.client.close()
 
 
 @contextmanager
@@ -52,6 +62,7 @@ def serving(folder: Path, arguments: Sequence[str] = (), variables: Mapping[str,
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     lines: list[str] = []
+    served: Served | None = None
     try:
         for line in process.stdout:
             lines.append(line)
@@ -60,8 +71,11 @@ def serving(folder: Path, arguments: Sequence[str] = (), variables: Mapping[str,
         found = re.search(r"sc://[\w.:\[\]]+:\d+", "".join(lines))
         assert found, "".join(lines)
         threading.Thread(target=lambda: lines.extend(process.stdout or ()), daemon=True).start()
-        yield Served(found[0], process, lines, folder)
+        served = Served(found[0], process, lines, folder)
+        yield served
     finally:
+        if served is not None:
+            served.close_sessions()
         if process.poll() is None:
             process.terminate()
         try:

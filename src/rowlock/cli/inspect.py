@@ -9,8 +9,10 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from rowlock.advice.history import writer_of
+from rowlock.advice.participants import described, told
 from rowlock.api.append import opened
 from rowlock.api.to_arrow import count_rows, first_rows
 from rowlock.cli.conflicts import plain
@@ -26,14 +28,14 @@ SHOWN_COLUMNS = 12
 
 
 def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None, *, ids: bool = False) -> None:
-    """Prints the newest `limit` commits, the newest first: what each changed, which application wrote it where, or with `ids` its txnId."""
+    """Prints the newest `limit` commits, the newest first: what each changed, which application wrote it where (of a group all), or with `ids` its txnId."""
     log = TableLog(open_store(path, storage_options))
     times = dict(log.commit_times())
     table = Table("version", "time", "operation", *([Column("txnId", min_width=36)] if ids else ["what changed", "by"]), box=box.SIMPLE_HEAD)
     for commit in log.history(limit):
         info = commit.info.raw if commit.info else {}
         metrics = info.get("operationMetrics")
-        changed = [_metrics(metrics if isinstance(metrics, Mapping) else None), plain(_by(info))]
+        changed = [_metrics(metrics if isinstance(metrics, Mapping) else None), Text("\n").join(map(plain, told(info) or [_by(info)]))]
         more = [str(info.get("txnId") or "")] if ids else changed
         table.add_row(str(commit.version), moment(times.get(commit.version)), str(info.get("operation") or ""), *more)
     console.print(table, crop=False)
@@ -42,7 +44,7 @@ def history_of(path: str, limit: int, console: Console, storage_options: Mapping
 def _by(info: Mapping[str, Any]) -> str:
     """Who wrote a commit: the application and where it ran, and the engine where that is another than Rowlock."""
     writer, engine = writer_of(info), str(info.get("engineInfo") or "")
-    who = f"{writer.application} ({writer.where})" if writer.where else writer.application
+    who = described(writer)
     return who if (engine.startswith("Rowlock/") and writer.where) or not engine or engine in who else f"{who}, {engine}"
 
 

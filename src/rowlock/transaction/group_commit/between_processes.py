@@ -95,7 +95,7 @@ def _staged(member: Member, head: Snapshot) -> bytes:
         "operationMetrics": {k: str(v) for k, v in member.metrics.items()},
         "readVersion": txn.base.version,  # it was followed this far
         "txnId": txn.txn_id,
-        "rowlock": {"table": head.metadata.id, "read_version": txn.read_version},
+        "rowlock": {"table": head.metadata.id, "read_version": txn.read_version, "writer": member.writer},
     }
     return serialize_commit(CommitInfo(info), adds=member.adds, txns=() if txn.app is None else (txn.app,))
 

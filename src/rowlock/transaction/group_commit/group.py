@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowlock import clock
+from rowlock.advice.participants import told
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
@@ -29,6 +30,7 @@ from rowlock.transaction.publish.metrics import operation_metrics
 from rowlock.transaction.rebase.onto_head import rebase_onto_head
 from rowlock.transaction.state.pending import AlreadyCommitted, Attempt, Pending
 from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.writer import writer
 
 if TYPE_CHECKING:
     from rowlock.transaction.state.shared import SharedState
@@ -54,7 +56,7 @@ class Member:
     """One transaction in a group: its files, and its receipt or its error once it is over."""
 
     def __init__(self, txn: Pending, operation: str, parameters: Mapping[str, Any]) -> None:
-        self.txn, self.attempt, self.parameters = txn, Attempt(txn, operation), parameters
+        self.txn, self.attempt, self.parameters, self.writer = txn, Attempt(txn, operation), parameters, writer()
         self.adds: tuple[AddFile, ...] = ()
         self.post: PostedAppends | None = None
         self.receipt: Receipt | None = None
@@ -96,7 +98,7 @@ class Member:
 
     def record(self) -> dict[str, Any]:
         """Plain values for the commitInfo of the group's commit."""
-        return record_of(self.txn.txn_id, self.attempt.operation, self.txn.read_version, self.metrics, self.txn.app)
+        return {**record_of(self.txn.txn_id, self.attempt.operation, self.txn.read_version, self.metrics, self.txn.app), "writer": self.writer}
 
 
 def record_of(txn_id: str | None, operation: str | None, read_version: Any, metrics: Mapping[str, Any], app: SetTransaction | None) -> dict[str, Any]:
@@ -233,5 +235,8 @@ def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit
     metrics = Counter[str]()
     for one in [*(m.metrics for m in group), *map(guest_metrics, guests)]:
         metrics.update(one)
-    records = [*(m.record() for m in group), *map(guest_record, guests)]
-    return commit_of(leader.txn, leader.attempt, files, leader.parameters, metrics, steps, {} if len(records) == 1 else {"members": records})
+    members = [{k: v for k, v in one.items() if (k, v) != ("writer", leader.writer)} for one in [*(m.record() for m in group), *map(guest_record, guests)]]
+    record: dict[str, Any] = {"writer": leader.writer, **({} if len(members) == 1 else {"members": members})}
+    many, *writers = told({"rowlock": record}) or [""]
+    shown = {"participants": f"{many} {', '.join(writers)}"} if writers else {}  # what DESCRIBE HISTORY of any engine shows
+    return commit_of(leader.txn, leader.attempt, files, {**leader.parameters, **shown}, metrics, steps, record)

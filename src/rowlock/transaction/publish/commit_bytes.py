@@ -105,5 +105,5 @@ def commit_info(
         **({} if (text := user_metadata()) is None else {"userMetadata": text}),
         "engineInfo": ENGINE_INFO,
         "txnId": txn_id,
-        "rowlock": {**({"attempts": 1} if record is None else record), "began_ms": at_ms if began_ms is None else began_ms, "writer": writer()},
+        "rowlock": {"writer": writer(), **({"attempts": 1} if record is None else record), "began_ms": at_ms if began_ms is None else began_ms},
     }

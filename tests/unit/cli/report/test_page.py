@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -17,10 +20,12 @@ import rowlock
 from rowlock.advice import attempts
 from rowlock.advice.history import FileChanges, History, Run, run_of_attempt, run_of_commit
 from rowlock.advice.read_history import read_history
+from rowlock.api.append import opened
 from rowlock.cli.main import app
 from rowlock.cli.report.page import html
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
+from rowlock.transaction.group_commit.group import queue_of
 from servers.chromium import Chromium
 from servers.minio import Minio
 from unit.advice import histories
@@ -82,6 +87,23 @@ def test_commits_say_who_wrote_and_when_they_began(tmp_path: Path, monkeypatch: 
         assert run.writer.host and run.writer.process and run.began_ms is not None and run.at_ms is not None and 0 <= run.at_ms - run.began_ms < 60_000
     page = html(read_history(LocalStore(path)), START_MS)
     assert "nightly &lt;load&gt;" in page and "batch 1" in page and "nightly <load>" not in page
+
+
+def test_the_history_lists_all_writers_of_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several appends in one commit are told with their number and writer; names of other programs move nothing in the terminal."""
+    path = str(tmp_path / "t")
+    monkeypatch.setenv("ROWLOCK_APPLICATION", "load\x1b[2J")
+    rowlock.append(path, pa.table({"id": [0]}))
+    state = opened(path)
+    with ThreadPoolExecutor(3) as pool:
+        with state.lane:
+            told = [pool.submit(rowlock.append, path, pa.table({"id": [n]})) for n in range(3)]
+            while len(queue_of(state).waiting()) < 3:
+                time.sleep(0.001)
+        assert {t.result().group_size for t in told} == {3}
+    shown = command("history", path)
+    assert "3 appends in one commit:" in shown and f"3 by load\ufffd[2J ({socket.gethostname()}, process {os.getpid()})" in shown and "\x1b" not in shown
+    assert shown.count("in one commit") == 1, "the first append was alone"
 
 
 def test_a_name_that_is_no_text_stops_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

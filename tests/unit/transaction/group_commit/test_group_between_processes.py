@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,8 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
+from rowlock.advice.history import writer_of
+from rowlock.advice.participants import participants, told
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException, RowlockError
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -96,6 +99,32 @@ def test_a_leader_takes_what_others_have_posted() -> None:
     assert sorted(r["_row_id"] for r in a.identified(1)[1]) == [0, 1]
     record = a.state.log.commits(0, 1)[0].info.rowlock  # type: ignore[union-attr]
     assert [(m["rows"], m.get("app_id")) for m in record["members"]] == [(1, None), (1, "app")]  # type: ignore[index]
+
+
+def test_the_history_names_all_who_took_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version's commitInfo has the leader's name alone: the appends of other processes and applications in it are told beside, to people and to DESCRIBE HISTORY."""
+    a, b = world()
+    for process, application, keys_of in ((b, "nightly", (1, 2)), (a, "hourly", (3,))):
+        monkeypatch.setenv("ROWLOCK_APPLICATION", application)
+        made = [process.post(k) for k in keys_of]
+    monkeypatch.setenv("ROWLOCK_APPLICATION", "who looks")
+    a.lead(made[0])
+    info = a.state.log.commits(0, 1)[0].info
+    assert info is not None and writer_of(info.raw).application == "hourly"
+    assert {writer.application: appends for writer, appends in participants(info.raw).items()} == {"hourly": 1, "nightly": 2}
+    where = f"({socket.gethostname()}, process {os.getpid()})"
+    assert told(info.raw) == ["3 appends in one commit:", f"2 by nightly {where}", f"1 by hourly {where}"]
+    assert info.raw["operationParameters"]["participants"] == " ".join([told(info.raw)[0], ", ".join(told(info.raw)[1:])])
+
+
+def test_a_history_with_many_or_damaged_names() -> None:
+    """The words stay short, and what another program wrote there stops nobody."""
+    of = [{"writer": {"application": f"job {n}", "host": "h", "process": n}} for n in range(30)]
+    found = told({"rowlock": {"members": of}})
+    assert len(found) == 12 and found[0] == "30 appends in one commit:" and found[-1] == "20 by 20 other writers"
+    for members in (None, 7, [], [of[0]], ["x", 3], {"a": 1}):
+        assert told({"rowlock": {"members": members}}) == []
+    assert told({"rowlock": {"members": [{"writer": 3}, {}]}, "engineInfo": "other/1"}) == ["2 appends in one commit:", "2 by other/1"]
 
 
 def test_the_post_of_a_dead_process_is_committed_once() -> None:
