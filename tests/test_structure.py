@@ -19,7 +19,7 @@ BUDGETS = {
     "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 11946,
+    "engines/spark": 11528,
     "locks": 600,
     "log": 2030,
     "maintenance": 2305,

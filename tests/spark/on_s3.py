@@ -90,7 +90,7 @@ def by_settings_of_the_session(root: str, options: dict[str, str]) -> dict[str, 
 
 def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[str, str]) -> bool:
     """A source that reads the target is known as such, under Spark's name for the folder."""
-    from rowlock.engines.spark.statements.source_versions import versions_read
+    from rowlock.engines.spark.statements.sources import versions_read
 
     evaluator = table._handle.evaluator
     return versions_read(evaluator, rowlock.read(spark, root, storage_options=options), 99) != ()

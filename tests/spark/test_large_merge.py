@@ -11,7 +11,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.engines.spark.statements.merge import MergeRun
 from rowlock.engines.spark.statements.merge_job import MergeJob
-from rowlock.engines.spark.statements.merge_source import pin
+from rowlock.engines.spark.statements.sources import pin
 from rowlock.exceptions import ConstraintViolated
 from spark.support import make, read, take_route, unchanged, winner
 from support.turning_down import turn_down

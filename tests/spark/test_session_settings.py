@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.session import delta_settings
+from rowlock.engines.spark.session import settings as session_settings
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, SettingWarning, StatementRefused, UnsupportedFeature
 from rowlock.limits import limited
 from rowlock.protocol.session_settings import PREFIX
@@ -183,7 +183,7 @@ def test_what_cannot_be_heeded_is_refused_or_named_once(spark: SparkSession, tab
         rowlock.write(row, table_path)
         with pytest.raises(UnsupportedFeature, match="protocolDowngradeAllowed"):
             table.restoreToVersion(0)
-    delta_settings._warned.clear()
+    session_settings._warned.clear()
     with settings(spark, {"schema.automerge.enabled": "true", "commitMetrics.enabled": "false", "stalenessLimit": "1h"}):
         with pytest.warns(SettingWarning) as told:
             rowlock.write(row, table_path)

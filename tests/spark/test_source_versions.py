@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.statements.source_versions import versions_read
+from rowlock.engines.spark.statements.sources import versions_read
 from spark.support import make
 
 pytestmark = pytest.mark.spark

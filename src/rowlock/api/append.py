@@ -116,7 +116,7 @@ def append(
 def _call(user_metadata: str | None, app: SetTransaction | None) -> Iterator[SetTransaction | None]:
     """The block of an append, by the settings of the Spark session of this process where Rowlock's part for Spark is loaded; the step that it is."""
     handles: Any = sys.modules.get("rowlock.api.handle")
-    spark = None if handles is None else handles.delta_settings.session_of_process()
+    spark = None if handles is None else handles.settings.session_of_process()
     if spark is None:
         with call.calling(user_metadata):
             yield app

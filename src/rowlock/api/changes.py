@@ -10,7 +10,7 @@ from rowlock.api.handle import Plan, Receipts, Runner
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.session.connect_server import is_connect
+from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.statements.row_statements import delete_statement, update_statement
 from rowlock.transaction.run import Planned
 

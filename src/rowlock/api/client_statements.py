@@ -8,7 +8,7 @@ from typing import Any
 from rowlock.api.handle import Runner
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.session.client_sql import ClientStatement, quoted
+from rowlock.engines.spark.session.connect import ClientStatement, quoted
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, check_clauses
 
 

@@ -11,7 +11,7 @@ from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import Place, place_of
 from rowlock.conditions import named
 from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.engines.spark.frames.instants import milliseconds, session_zone
+from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
 from rowlock.exceptions import TableExists, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.paths import is_absolute, location

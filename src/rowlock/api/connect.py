@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rowlock.engines.spark.session.connect_server import is_connect
+from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import UnsupportedFeature
 
 _SERVED = "on a server that `rowlock serve` started"

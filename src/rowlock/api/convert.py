@@ -11,7 +11,7 @@ from rowlock import arguments
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name, ParquetTable
+from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import SparkSession, StructType
 from rowlock.engines.spark.write.conversion import check_partitions, files_in, folder_in, footers_of, in_catalog, partition_type, schema_in, with_statistics
 from rowlock.exceptions import InvalidInput, TableExists

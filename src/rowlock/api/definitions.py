@@ -5,12 +5,10 @@ from __future__ import annotations
 from rowlock import arguments
 from rowlock.api.connect import classic
 from rowlock.api.handle import Handle, Receipts, commits
-from rowlock.engines.spark.catalyst.char_varchar import stored_field
-from rowlock.engines.spark.catalyst.default_rules import check_default
-from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType
-from rowlock.engines.spark.catalyst.typing import parse_type
+from rowlock.engines.spark.catalyst.column_rules import check_default
+from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType, parse_type, stored_field
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.identity_values import furthest_number
+from rowlock.engines.spark.statements.computed_columns import furthest_number
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema
 from rowlock.protocol.identity import is_identity

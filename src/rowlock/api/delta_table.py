@@ -20,7 +20,7 @@ from rowlock.api.table_builder import DeltaTableBuilder
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.api.upgrades import Upgrades
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.descriptions import detail_frame, history_frame
+from rowlock.engines.spark.frames.answers import detail_frame, history_frame
 from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, application

@@ -12,7 +12,7 @@ from rowlock.api.delta_table import DeltaTable
 from rowlock.api.sql import answers
 from rowlock.api.sql.by_call import run_text
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.sql import insert_into, session
+from rowlock.engines.spark.sql import insert, session
 
 _enabling = threads.module_lock()
 
@@ -43,7 +43,7 @@ def enable(spark: SparkSession) -> SparkSession:
     check_classic(expressions.session(spark, "spark"), "rowlock.enable")
     with _enabling:
         session.enable(spark, answers.SparkAnswers())
-        insert_into.refuse_options(_is_delta)
+        insert.refuse_options(_is_delta)
     return spark
 
 

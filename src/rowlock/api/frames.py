@@ -18,10 +18,9 @@ from rowlock.api.rearrangement import no_table_yet, rearrange
 from rowlock.api.row_writes import Made, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
-from rowlock.engines.spark.catalyst.typing import delta_schema
+from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.instants import milliseconds, session_zone
+from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids
 from rowlock.exceptions import TableExists
 from rowlock.log.snapshot import Snapshot

@@ -13,17 +13,16 @@ from rowlock.api import expressions
 from rowlock.api.compactions import auto_compaction
 from rowlock.boundary.engine import AppendEngine
 from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.engines.spark.catalyst.plans_of_now import refresh_cached
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.session import delta_settings
+from rowlock.engines.spark.session import settings
 from rowlock.engines.spark.session.clouds import options_of_session, spark_root
-from rowlock.engines.spark.session.connect_server import is_connect
+from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.session.settings import fixed_variables
 from rowlock.engines.spark.sql import hadoop_files
-from rowlock.engines.spark.statements.merge_source import Source
+from rowlock.engines.spark.statements.sources import Source, refresh_cached
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema import type_name
@@ -191,12 +190,12 @@ def by_settings_of(spark: SparkSession, work: Work | None = None, user_metadata:
     Raises UnsupportedFeature for a setting that `work` cannot heed, InvalidInput for a value of another type.
     """
     outermost = not call.is_within()
-    with call.calling(user_metadata, lambda: delta_settings.settings_of(spark), **options) as this:
+    with call.calling(user_metadata, lambda: settings.settings_of(spark), **options) as this:
         if work is not None:
             call.settings().check(work)
         yield
         if outermost and this.committed and not is_connect(spark):
-            delta_settings.set_in(spark, delta_settings.LAST_VERSION, str(this.committed[-1].version))
+            settings.set_in(spark, settings.LAST_VERSION, str(this.committed[-1].version))
 
 
 @contextmanager
@@ -211,7 +210,7 @@ def step_of(spark: SparkSession, app: SetTransaction | None) -> Iterator[SetTran
 def reset_step(spark: SparkSession) -> None:
     """Unsets the number of the step that the session's settings named, where they say so: what comes next is no step of its own."""
     if call.settings().flag("write.txnVersion.autoReset.enabled"):
-        delta_settings.set_in(spark, "write.txnVersion", None)
+        settings.set_in(spark, "write.txnVersion", None)
 
 
 class _WithHandle(Protocol):

@@ -13,9 +13,8 @@ from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.descriptions import restore_frame
-from rowlock.engines.spark.frames.instants import milliseconds, session_zone
-from rowlock.engines.spark.frames.paths import path_frame
+from rowlock.engines.spark.frames.answers import path_frame, restore_frame
+from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import vacuum

@@ -8,8 +8,8 @@ from rowlock.api.handle import Handle
 from rowlock.api.overwrites import Matching
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.statements.matching_overwrite import matching_statements
-from rowlock.engines.spark.statements.merge_source import Source
+from rowlock.engines.spark.statements.overwrites import matching_statements
+from rowlock.engines.spark.statements.sources import Source
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.transaction.run import Planned

@@ -13,8 +13,8 @@ from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.descriptions import merge_frame
-from rowlock.engines.spark.session.connect_server import is_connect
+from rowlock.engines.spark.frames.answers import merge_frame
+from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.statements.evolution import columns_set, evolving
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType

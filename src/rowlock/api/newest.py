@@ -9,10 +9,9 @@ from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.instants import milliseconds
-from rowlock.engines.spark.frames.reading import read_frame
-from rowlock.engines.spark.frames.scans import scan_frame, scanned_plan
-from rowlock.engines.spark.sql.hooks import is_enabled
+from rowlock.engines.spark.frames.arguments import milliseconds
+from rowlock.engines.spark.frames.reading import read_frame, scan_frame, scanned_plan
+from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.state.versions import snapshot_of

@@ -11,7 +11,7 @@ from rowlock.api.handle import Handle, Receipts
 from rowlock.boundary.statements import Statement
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.optimize_metrics import Optimized, optimize_frame
+from rowlock.engines.spark.frames.answers import Optimized, optimize_frame
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
 from rowlock.engines.spark.statements.row_order import Order
 from rowlock.log.snapshot import Snapshot

@@ -13,16 +13,14 @@ from rowlock.api.handle import Handle
 from rowlock.api.row_writes import Stage
 from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
-from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
-from rowlock.engines.spark.catalyst.typing import delta_schema
+from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, append_statement, conform
 from rowlock.engines.spark.statements.compaction import check_partition_condition
-from rowlock.engines.spark.statements.partition_overwrite import condition_of, partitions_of
+from rowlock.engines.spark.statements.overwrites import condition_of, partitions_of
 from rowlock.engines.spark.statements.row_statements import delete_statement
-from rowlock.engines.spark.statements.source_versions import versions_read
+from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, SetTransaction

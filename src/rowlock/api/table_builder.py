@@ -14,11 +14,8 @@ from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.char_varchar import stored_field
-from rowlock.engines.spark.catalyst.default_rules import check_defaults
-from rowlock.engines.spark.catalyst.generation_rules import check_generated
-from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType
-from rowlock.engines.spark.catalyst.typing import delta_schema, parse_type
+from rowlock.engines.spark.catalyst.column_rules import check_defaults, check_generated
+from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType, delta_schema, parse_type, stored_field
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
 from rowlock.protocol.defaults import CURRENT_DEFAULT

@@ -20,7 +20,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.session.settings import fixed_variables
 from rowlock.engines.spark.statements.append import append_statement
-from rowlock.engines.spark.statements.merge_source import Source
+from rowlock.engines.spark.statements.sources import Source
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction

@@ -14,8 +14,7 @@ from rich.console import Console
 
 import rowlock
 from rowlock import display
-from rowlock.engines.spark.session.class_archive import Archive, Recording, archive, quoted
-from rowlock.engines.spark.session.java import ensure_java
+from rowlock.engines.spark.session.java import Archive, Recording, archive, ensure_java, quoted
 from rowlock.engines.spark.session.session import start_recorded, stop_with_jvm
 from rowlock.exceptions import RowlockError
 

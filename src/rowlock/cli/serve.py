@@ -16,7 +16,7 @@ from types import FrameType
 from rich.console import Console
 
 import rowlock
-from rowlock.engines.spark.session.connect_server import (
+from rowlock.engines.spark.session.connect import (
     ConnectServer,
     ThriftServer,
     connect_settings,

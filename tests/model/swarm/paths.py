@@ -25,7 +25,7 @@ def _in_files(wanted: bool) -> Taken:
 
 PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("statement on the driver", "rowlock.engines.spark.driver_rows", "evaluate", _always),
-    ("statement by a scan", "rowlock.engines.spark.scan_job", "scan", lambda r, _: r.num_rows > 0),
+    ("statement by a scan", "rowlock.engines.spark.driver_rows", "scan", lambda r, _: r.num_rows > 0),
     ("scan again without dead rows", "rowlock.engines.spark.evaluator", "Evaluator.live_plan", _always),
     ("rows found by a mask or key", "rowlock.engines.spark.driver_rows", "read_matching", lambda r, _: bool(r[0])),
     ("columns read beside a scan", "rowlock.engines.spark.driver_rows", "add_columns", lambda r, _: r is not None),
@@ -43,10 +43,10 @@ PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("MERGE inserts", "rowlock.engines.spark.statements.merge", "MergeRun.inserts", lambda r, _: bool(r)),
     ("OPTIMIZE on the driver", "rowlock.engines.spark.statements.compaction", "_read", lambda r, _: r is not None and r.num_rows > 0),
     ("OPTIMIZE written by Spark", "rowlock.engines.spark.statements.compaction", "_written", _always),
-    ("copy on write on the driver", "rowlock.engines.spark.write.copy_on_write", "_with_ids", _always),
-    ("copy on write by Spark", "rowlock.engines.spark.write.copy_on_write", "_copy_large", _always),
-    ("changes on the driver", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is not None),
-    ("changes by Spark", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is None),
+    ("copy on write on the driver", "rowlock.engines.spark.write.writer", "_with_ids", _always),
+    ("copy on write by Spark", "rowlock.engines.spark.write.writer", "_copy_large", _always),
+    ("changes on the driver", "rowlock.engines.spark.write.writer", "_on_driver", lambda r, _: r is not None),
+    ("changes by Spark", "rowlock.engines.spark.write.writer", "_on_driver", lambda r, _: r is None),
     ("a rebase", "rowlock.transaction.rebase.onto_head", "rebase", _always),
     ("rows followed through a compaction", "rowlock.transaction.rebase.onto_head", "follow_moves", lambda r, _: r is not None and r.rows > 0),
     ("vector inline", "rowlock.transaction.state.vectors", "Vectors.store_all", lambda r, _: any(d.is_inline for d in r)),

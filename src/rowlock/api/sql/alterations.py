@@ -11,10 +11,9 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
-from rowlock.engines.spark.sql.nodes import path_of
+from rowlock.engines.spark.sql.nodes import new_default, path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.relations import local_path
-from rowlock.engines.spark.sql.table_spec import new_default
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY

@@ -11,9 +11,9 @@ from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
 from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.hooks import is_enabled
 from rowlock.engines.spark.sql.parsing import Replaced, has_commands, is_command, parsed
 from rowlock.engines.spark.sql.relations import named, plan_of
+from rowlock.engines.spark.sql.session import is_enabled
 
 
 def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> DataFrame:

@@ -9,8 +9,7 @@ import orjson
 from rowlock.api.handle import Handle
 from rowlock.api.placement import place_of
 from rowlock.api.sql.target import Target
-from rowlock.engines.spark.sql.nodes import FORMATS, path_of
-from rowlock.engines.spark.sql.table_spec import like_of
+from rowlock.engines.spark.sql.nodes import FORMATS, like_of, path_of
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.identity import HIGH_WATER_MARK

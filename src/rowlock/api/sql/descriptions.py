@@ -7,13 +7,12 @@ from typing import Any
 from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import Name
-from rowlock.engines.spark.catalyst.char_varchar import type_text
-from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType
-from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types
+from rowlock.engines.spark.catalog import Name
+from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, type_text
+from rowlock.engines.spark.frames.answers import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types
 from rowlock.engines.spark.read.scan import rows_frame, table_schema
+from rowlock.engines.spark.sql.insert import partition_literal
 from rowlock.engines.spark.sql.nodes import has_method, path_of
-from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering

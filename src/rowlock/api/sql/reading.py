@@ -13,9 +13,9 @@ from rowlock.api.newest import following
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.sql.hooks import is_enabled
+from rowlock.engines.spark.sql.nodes import marked
 from rowlock.engines.spark.sql.relations import Named
-from rowlock.engines.spark.sql.views import marked
+from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import InvalidInput, PathNotFound, TableNotFound, UnsupportedFeature
 from rowlock.storage.open import open_store
 

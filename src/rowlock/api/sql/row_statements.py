@@ -17,12 +17,10 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
-from rowlock.engines.spark.frames.counts import affected_frame
-from rowlock.engines.spark.sql.default_values import is_default, with_defaults
-from rowlock.engines.spark.sql.insert_into import refuse_options_of_client
+from rowlock.engines.spark.frames.answers import affected_frame
+from rowlock.engines.spark.sql.insert import is_default, partition_literal, refuse_options_of_client, with_defaults
 from rowlock.engines.spark.sql.nodes import has_method
-from rowlock.engines.spark.sql.partitions import partition_literal
-from rowlock.engines.spark.sql.scalar_subqueries import ScalarSubqueries
+from rowlock.engines.spark.sql.parsing import ScalarSubqueries
 from rowlock.engines.spark.statements.merge_plan import Clauses
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol.schema import dotted, quote

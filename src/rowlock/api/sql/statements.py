@@ -11,22 +11,17 @@ from typing import Any
 from rowlock.api.handle import Handle, session_commits
 from rowlock.api.sql import alterations, create_like, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
-from rowlock.engines.spark.catalog.names import SESSION_CATALOG
+from rowlock.engines.spark.catalog import SESSION_CATALOG
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.catalyst.versions import Version, version_of
-from rowlock.engines.spark.frames.counts import AFFECTED
-from rowlock.engines.spark.frames.descriptions import MERGE
-from rowlock.engines.spark.frames.paths import path_frame
-from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT
+from rowlock.engines.spark.frames.answers import AFFECTED, DESCRIPTION, INFO, MERGE, ONE_COLUMN, PAIRS, STATEMENT, path_frame
 from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.engines.spark.sql.entries import delta_tables
 from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
+from rowlock.engines.spark.sql.nodes import FORMATS, Nodes, folder_behind, like_of, provider_of, saved_name
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
-from rowlock.engines.spark.sql.table_spec import like_of, provider_of, saved_name
-from rowlock.engines.spark.sql.views import folder_behind
 from rowlock.exceptions import TableNotFound
 
 Run = Callable[[Target, Any], DataFrame | None]

@@ -13,16 +13,15 @@ from rowlock.api.row_writes import Made
 from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import not_found
+from rowlock.engines.spark.catalog import not_found
 from rowlock.engines.spark.catalyst.bridge import class_name
-from rowlock.engines.spark.catalyst.plans_of_now import refresh_cached
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.sql.entries import drop_entry
 from rowlock.engines.spark.sql.entries import drop_schema as drop_entries
 from rowlock.engines.spark.sql.guard import Guard
-from rowlock.engines.spark.sql.nodes import FORMATS, path_of
-from rowlock.engines.spark.sql.table_spec import Spec, spec_of
+from rowlock.engines.spark.sql.nodes import FORMATS, Spec, path_of, spec_of
+from rowlock.engines.spark.statements.sources import refresh_cached
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.protocol.schema import column_name, dotted
 from rowlock.storage.open import open_store

@@ -11,14 +11,13 @@ from rowlock.api.handle import Handle
 from rowlock.api.row_writes import widened_metadata
 from rowlock.conditions import Condition, named
 from rowlock.display import did_you_mean
-from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name
+from rowlock.engines.spark.catalog import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.analysis import TableName
-from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.catalyst.typing import delta_schema
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, delta_schema
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.guard import refuse
+from rowlock.engines.spark.sql.insert import assigned
 from rowlock.engines.spark.sql.nodes import Nodes, path_of
-from rowlock.engines.spark.sql.store_assignment import assigned
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION

@@ -12,17 +12,14 @@ from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import open_by_name, place_of
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import Name, ParquetTable
+from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.descriptions import CLONE, DETAIL, HISTORY, RESTORE, clone_frame
-from rowlock.engines.spark.frames.instants import milliseconds, session_zone
-from rowlock.engines.spark.frames.inventory import files_of
-from rowlock.engines.spark.frames.optimize_metrics import ANSWER
-from rowlock.engines.spark.frames.paths import PATH, path_frame
-from rowlock.engines.spark.sql.hooks import is_enabled
+from rowlock.engines.spark.frames.answers import ANSWER, CLONE, DETAIL, HISTORY, PATH, RESTORE, clone_frame, path_frame
+from rowlock.engines.spark.frames.arguments import files_of, milliseconds, session_zone
 from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.parsing import parsed
+from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import InvalidInput, TableNotFound
 from rowlock.protocol.paths import join, location
 from rowlock.protocol.schema import dotted

@@ -23,11 +23,10 @@ from rowlock.api.stream_source.walk import Piece, Room, Walk
 from rowlock.conditions import named
 from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame
-from rowlock.engines.spark.frames.stream import columns_of_stream, rows_of_files, same_columns
-from rowlock.engines.spark.session.checkpoint_files import NumberedFiles, is_below, java_pattern
-from rowlock.engines.spark.session.delta_settings import settings_of
+from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame, columns_of_stream, rows_of_files, same_columns
+from rowlock.engines.spark.session.settings import settings_of
 from rowlock.engines.spark.sql.relations import local_path
+from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern
 from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit

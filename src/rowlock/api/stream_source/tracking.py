@@ -13,7 +13,7 @@ import orjson
 
 from rowlock.api.stream_source.options import StreamOptions
 from rowlock.conditions import named
-from rowlock.engines.spark.session.checkpoint_files import NumberedFiles
+from rowlock.engines.spark.sql.streams import NumberedFiles
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog

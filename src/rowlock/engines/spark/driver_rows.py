@@ -1,11 +1,13 @@
-"""Reads the rows of small data files, and few rows of large ones, to the driver; evaluates expressions over them without a Spark job.
+"""Rows on the driver together with their addresses, the data file and the physical position that each comes from: read from small files, or found by a job.
 
-Reads a file only where Arrow is certain to read it as Spark would; every other slice is handed back, for a scan (`scan_job`).
+A file is read here only where Arrow is certain to read it as Spark would; expressions are then evaluated without a Spark job.  Every other slice
+is left to one job, which brings the resulting rows.  `Ways` has a line for each statement on how its rows were found and written (`Receipt.ways`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,18 +15,154 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
+from pyroaring import BitMap64
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from rowlock import display
 from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index, in_slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+
+Found = tuple[Slice, pa.Table, npt.NDArray[np.int64]]
+"""A slice, rows of it that were read to the driver, and the physical position of each of these rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """Rows as an Arrow table, and the address of each row in `origin`, in the same order."""
+
+    table: pa.Table
+    origin: Provenance
+
+    @classmethod
+    def of(cls, found: Sequence[Found]) -> Addressed | None:
+        """Rows of several slices as one table; None where there is no row."""
+        held = [(s, t, p) for s, t, p in found if t.num_rows]
+        if not held:
+            return None
+        files = np.repeat(np.arange(len(held), dtype=np.int32), [t.num_rows for _, t, _ in held])
+        origin = Provenance(tuple(s.path for s, _, _ in held), files, np.concatenate([p for _, _, p in held]))
+        return cls(pa.concat_tables([t for _, t, _ in held]), origin)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.origin.file)
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> Addressed:
+        """The rows where `mask` is True."""
+        return self if mask.all() else Addressed(self.table.filter(pa.array(mask)), self.origin.take(mask))
+
+    def with_address_columns(self) -> pa.Table:
+        """The rows with two more columns: PATH, which holds the file's index in `origin.paths` as text, and POSITION."""
+        table = self.table.append_column(PATH, pc.cast(pa.array(self.origin.file), pa.string()))
+        return table.append_column(POSITION, pa.array(self.origin.position))
+
+
+def addressed_by_index(result: pa.Table, file_paths: tuple[str, ...]) -> Addressed:
+    """Rows that Spark computed from `with_address_columns`, their address columns turned into provenance."""
+    files = np.asarray(pc.cast(result.column(PATH), pa.int32()).to_numpy(zero_copy_only=False), dtype=np.int32)
+    return Addressed(result.drop_columns([PATH, POSITION]), Provenance(file_paths, files, _positions(result)))
+
+
+def addressed_by_hash(result: pa.Table, names: Mapping[int, str]) -> Addressed:
+    """Rows of a scan, whose last two columns are the hash of the file and POSITION, with provenance by the paths that `names` has for the hashes."""
+    column, position = result.column(result.num_columns - 2), result.column(result.num_columns - 1)
+    encoded = column.combine_chunks().dictionary_encode()
+    encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
+    files = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
+    origin = Provenance(tuple(names[number] for number in encoded.dictionary.to_pylist()), files, np.asarray(position.to_numpy(), dtype=np.int64))
+    return Addressed(result.select(list(range(result.num_columns - 2))), origin)
+
+
+def rows_in_slices(rows: Addressed, slices: Sequence[Slice]) -> Addressed:
+    """The rows that lie in `slices`, of which every file of `rows` has one: without dead rows and rows that are not asked for."""
+    pieces = {s.path: s for s in slices}
+    mask = np.ones(rows.num_rows, dtype=np.bool_)
+    for index, path in enumerate(rows.origin.paths):
+        piece = pieces[path]
+        if piece.only is None and not piece.without:
+            continue
+        at = np.flatnonzero(rows.origin.file == index)
+        mask[at] = in_slice(piece, rows.origin.position[at])
+    return rows.filter(mask)
+
+
+def in_slice(piece: Slice, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """For each physical position whether its row lies in the slice."""
+    if piece.only is None and not piece.without:
+        return np.ones(len(positions), dtype=np.bool_)
+    marked = np.isin(positions, bitmap_to_numpy(piece.only if piece.only is not None else piece.without or BitMap64()))
+    return marked if piece.only is not None else ~marked
+
+
+def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
+    return np.asarray(table.column(POSITION).to_numpy(), dtype=np.int64)
+
+
+class TooManyRows(Exception):
+    """A scan gave more rows than may come to the driver (`limits().driver_rows`); the caller lets Spark write them."""
+
+
+def scan(
+    evaluator: Evaluator,
+    slices: Sequence[Slice],
+    relation: Relation,
+    resolved: Resolved,
+    session: JavaObject,
+    snapshot: Snapshot,
+    *,
+    join: Callable[[JavaObject], JavaObject] | None = None,
+    bounded: bool = False,
+    narrow: bool = False,
+    most: int | None = None,
+) -> Addressed:
+    """The outputs of `resolved` for the rows of `slices` that meet its condition, in one job.  The last two outputs must be the address.
+
+    `join` wraps the plan of the files, before the condition.  `bounded` puts a LIMIT on the result, which scans of many
+    rows always have; `narrow` says that the outputs are few columns, so that more rows are scanned without one.  `most` rows may come (default: `limits().driver_rows`).
+    Dead rows are filtered on the driver.  Where an expression fails (under ANSI it may, on a dead row) the scan is
+    repeated with the dead rows taken off inside Spark.  Raises TooManyRows, Spark's errors.
+    """
+    files, most = [s.file for s in slices], limits().driver_rows if most is None else most
+    bounded = bounded or evaluator.physical_rows(slices) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
+    if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
+        session.conf().set("spark.sql.files.minPartitionNum", "1")
+    physical = evaluator.physical_plan(snapshot, files, relation)
+    hashed = replace(resolved, outputs=evaluator.with_hashed_address(resolved.outputs, snapshot))
+    try:
+        table = _collect(evaluator, physical, hashed, session, most if bounded else None, join)
+    except PySparkException:
+        if not any(s.without or s.only is not None for s in slices):
+            raise
+        live = evaluator.live_plan(snapshot, slices, relation.attributes)
+        table = _collect(evaluator, live, hashed, session, most if bounded else None, join)
+    if table.num_rows > most:
+        raise TooManyRows
+    return rows_in_slices(addressed_by_hash(table, evaluator.paths_by_hash(slices)), slices)
+
+
+def _collect(
+    evaluator: Evaluator,
+    child: JavaObject,
+    resolved: Resolved,
+    session: JavaObject,
+    most: int | None,
+    join: Callable[[JavaObject], JavaObject] | None,
+) -> pa.Table:
+    """The rows of a job; at most one more than `most`, if given."""
+    if join is not None:
+        child = join(child)
+    plan = resolved.over(evaluator.bridge, child)
+    frame: DataFrame = evaluator.bridge.dataframe(plan, evaluator.spark, session)
+    return to_arrow(frame if most is None else frame.limit(most + 1))
 
 
 def read_slice(evaluator: Evaluator, piece: Slice, snapshot: Snapshot) -> pa.Table:
@@ -145,3 +283,37 @@ def evaluate(evaluator: Evaluator, rows: Addressed, relation: Relation, resolved
     plan = evaluator.bridge.local(relation.seq, rows.with_address_columns(), relation.schema_json, session)
     plan = resolved.over(evaluator.bridge, plan)
     return addressed_by_index(evaluator.bridge.evaluate(plan, evaluator.spark, session), rows.origin.paths)
+
+
+class Ways:
+    """The ways of the statements of a transaction, in their order.  Those of its rebases are not recorded."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self.told: list[str] = []
+
+    def whole_files(self, number: int) -> None:
+        self._tell(f"{display.count(number, 'file')} deleted as a whole, without reading rows")
+
+    def small_files(self, found: Sequence[Found]) -> None:
+        if found:
+            self._tell(f"{_rows(found)} of {display.count(len(found), 'file')} read on the driver (at most {limits().local_rows:,}: local_rows)")
+
+    def candidates(self, found: Sequence[Found], by: str, files: int) -> None:
+        """Files whose rows were chosen on the driver by the columns of a condition; of some of them no row was left."""
+        if files:
+            self._tell(f"{display.count(files, 'file')} searched on the driver by {by}: {_rows(found)} may be meant")
+
+    def job(self, slices: Sequence[Slice], what: str = "") -> None:
+        number, size = display.count(len(slices), "file"), display.size(sum(s.file.size_bytes for s in slices))
+        self._tell(f"Spark job over {number}, {size}, {display.count(self._evaluator.physical_rows(slices), 'row')}{what}")
+
+    def written_by_spark(self, what: str) -> None:
+        self._tell(f"{what} written by Spark (more than {limits().driver_rows:,}: driver_rows)")
+
+    def _tell(self, way: str) -> None:
+        self.told.append(way)
+
+
+def _rows(found: Sequence[Found]) -> str:
+    return display.count(sum(table.num_rows for _, table, _ in found), "row")

@@ -21,12 +21,10 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import with_identities, without_empty
-from rowlock.engines.spark.statements.cell_merge import differing, merged
 from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
 from rowlock.engines.spark.statements.passage import Passage
-from rowlock.engines.spark.statements.row_comparison import differing_rows
-from rowlock.engines.spark.write.change_feed import write_changes
-from rowlock.engines.spark.write.copy_on_write import copy_slices
+from rowlock.engines.spark.statements.row_comparison import differing, differing_rows, merged
+from rowlock.engines.spark.write.writer import copy_slices, write_changes
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, driver_block, keep_rows, logical
 from rowlock.parquet.recast import recast

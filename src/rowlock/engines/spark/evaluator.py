@@ -18,7 +18,7 @@ from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, is_collated, nullable
-from rowlock.engines.spark.catalyst.char_varchar import compared
+from rowlock.engines.spark.catalyst.types import compared
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_hash

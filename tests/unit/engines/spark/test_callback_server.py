@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlock.engines.spark.sql import replacing
+from rowlock.engines.spark.sql import parsing
 
 
 def test_the_server_accepts_a_connection_before_its_thread_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,9 +18,9 @@ def test_the_server_accepts_a_connection_before_its_thread_has_run(monkeypatch: 
         def started_but_not_yet_run(gateway: Any) -> None:
             gateway._callback_server = SimpleNamespace(server_socket=bound)
 
-        monkeypatch.setattr(replacing, "ensure_callback_server_started", started_but_not_yet_run)
+        monkeypatch.setattr(parsing, "ensure_callback_server_started", started_but_not_yet_run)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(bound.getsockname())
         spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace()))
-        replacing.start_callback_server(spark)
+        parsing.start_callback_server(spark)
         socket.create_connection(bound.getsockname()).close()

@@ -17,9 +17,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
-from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
-from rowlock.engines.spark.catalyst.store_policy import StorePolicy
+from rowlock.engines.spark.catalyst.types import StorePolicy, fitted_text
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.defaults import default_of

@@ -1,4 +1,4 @@
-"""Reads the change data feed: the rows that versions of a table inserted, updated and deleted, each with its type, version and time.
+"""Reads the change data feed, the rows that versions of a table inserted, updated and deleted, each with its type, version and time; and a stream's batches.
 
 A version's changes are in its change data files; where it has none, its adds are inserts and its removes deletes, and a file that got
 another deletion vector lost or got back the rows in which the two vectors differ.
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
+from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, empty_frame, local_frame, table_schema
 from rowlock.exceptions import CorruptLog, InvalidInput
@@ -144,3 +145,33 @@ def _with_types(snapshot: Snapshot) -> Snapshot:
     """The snapshot as change data files hold its rows: with one more column, their type."""
     schema = schemas.StructType((*snapshot.schema.fields, schemas.StructField(CHANGE_TYPE, schemas.PrimitiveType("string"))))
     return replace(snapshot, schema=schema, metadata=replace(snapshot.metadata, schema_string=schemas.schema_json(schema)))
+
+
+def columns_of_stream(snapshot: Snapshot, *, with_changes: bool) -> StructType:
+    """The columns of a stream of a table's rows, or of its changes.  All may be null: older files may lack a column, or the table its NOT NULL.
+
+    Raises InvalidInput where the table has a column that its changes have themselves.
+    """
+    own = [
+        StructField(f.name, bare(f.dataType), True, {k: v for k, v in f.metadata.items() if not k.startswith("delta.")}) for f in table_schema(snapshot).fields
+    ]
+    if not with_changes:
+        return nullable(StructType(own), metadata=True)
+    refuse_its_columns(snapshot)
+    return nullable(StructType([*own, *COLUMNS]), metadata=True)
+
+
+def same_columns(one: StructType, other: StructType) -> bool:
+    """Whether two schemas have the same names and types, in the same order."""
+    return [(f.name.lower(), nullable_bare(f)) for f in one.fields] == [(f.name.lower(), nullable_bare(f)) for f in other.fields]
+
+
+def nullable_bare(field: StructField) -> StructField:
+    """A field without metadata, and all in it nullable."""
+    return nullable(StructType([StructField("it", bare(field.dataType))])).fields[0]
+
+
+def rows_of_files(evaluator: Evaluator, snapshot: Snapshot, files: Iterable[AddFile]) -> DataFrame:
+    """The live rows of files, under the columns of `snapshot`; a file that is given twice is read twice, each time with its own deletion vector."""
+    frames = [evaluator.scanner.frame(snapshot, some, evaluator.vectors.of) for some in each_file_once(files, lambda f: f.path) or [[]]]
+    return functools.reduce(DataFrame.unionAll, frames)

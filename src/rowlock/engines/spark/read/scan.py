@@ -25,8 +25,8 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, 
 
 from rowlock.caches import PATHS, Cache
 from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable
-from rowlock.engines.spark.catalyst.char_varchar import padded
-from rowlock.engines.spark.session.connect_server import is_connect
+from rowlock.engines.spark.catalyst.types import padded
+from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -43,7 +43,7 @@ PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
 
 VERSION_OPTION = "rowlockversion"
-"""An option of Rowlock's scans: the version of the table that is read (see `statements.source_versions`)."""
+"""An option of Rowlock's scans: the version of the table that is read (see `statements.sources`)."""
 FIXED_OPTION = "rowlockfixed"
 """An option of scans of a version that the caller named: what they read stays right whatever others commit."""
 

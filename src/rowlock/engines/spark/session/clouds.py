@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rowlock import threads
-from rowlock.engines.spark.session.delta_settings import session_of_process
+from rowlock.engines.spark.session.settings import session_of_process
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import scheme_of
 from rowlock.storage.address import SCHEMES, Address, parse

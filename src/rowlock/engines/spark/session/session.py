@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rowlock import arguments, threads
-from rowlock.engines.spark.session.class_archive import Recording, archive_options, quoted
-from rowlock.engines.spark.session.java import ensure_java
+from rowlock.engines.spark.session.java import Recording, archive_options, ensure_java, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

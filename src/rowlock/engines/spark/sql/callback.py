@@ -19,7 +19,7 @@ from rowlock import threads
 from rowlock.conditions import ANY, NO_STATE
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.sql.compiled import Classes
-from rowlock.engines.spark.sql.replacing import start_callback_server
+from rowlock.engines.spark.sql.parsing import start_callback_server
 from rowlock.engines.spark.sql.streams import still
 
 _FAILED = "\x01rowlock failed"

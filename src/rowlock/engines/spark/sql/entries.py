@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import Entry, Name
+from rowlock.engines.spark.catalog import Entry, Name
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.exceptions import NameTaken
 from rowlock.protocol.schema import dotted

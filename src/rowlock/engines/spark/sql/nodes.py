@@ -1,19 +1,25 @@
-"""Reads nodes of Spark's plans from Python: name parts, options, expressions as Columns, queries as DataFrames; and which names are Delta tables."""
+"""Reads nodes of Spark's plans from Python: name parts, options, expressions as Columns, queries as DataFrames; which names are Delta tables, and which
+temporary views show all of one; and what CREATE TABLE says of a table.
+
+UPDATE, DELETE and MERGE through a view of all columns and rows change the table, as in delta-spark.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name, not_found
+from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, not_found
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
-from rowlock.protocol.schema import dotted
+from rowlock.protocol.char_varchar import KEY, bound_in
+from rowlock.protocol.schema import ColumnPath, dotted
 
 FORMATS = ("delta", "rowlock")
 """Format names, and the first parts of names such as delta.`/path`, that stand for a Delta table."""
@@ -145,3 +151,221 @@ def has_method(node: JavaObject, method: str) -> bool:
 def path_of(parts: Sequence[str]) -> str | None:
     """The path in a name such as delta.`/path`."""
     return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None
+
+
+_TAG = "rowlock.table"
+_DEPTH = 20
+"""Views in views that are looked through; Spark itself stops at a hundred."""
+
+
+def marked(frame: DataFrame, path: str) -> DataFrame:
+    """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
+    frame._jdf.queryExecution().analyzed().setTagValue(catalyst(frame.sparkSession).mark(_TAG), path)
+    return frame
+
+
+def folder_behind(nodes: Nodes, parts: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The folder of the Delta table that a temporary view shows whole, and the view's columns; None for any other view."""
+    view = _temporary_view(nodes, parts) if len(parts) <= 2 else None
+    folder = None if view is None else _folder_of_view(nodes, view, _DEPTH)
+    return None if folder is None else (folder, _columns(nodes, view))
+
+
+def _temporary_view(nodes: Nodes, parts: Sequence[str]) -> JavaObject | None:
+    return nodes.option(nodes.spark._jsparkSession.sessionState().catalog().getRawLocalOrGlobalTempView(nodes.bridge.seq(parts)))
+
+
+def _columns(nodes: Nodes, view: JavaObject) -> list[str]:
+    return [str(name) for name in nodes.items(nodes.bridge.seq(view.tableMeta().schema().fieldNames()))]
+
+
+def _folder_of_view(nodes: Nodes, view: JavaObject, depth: int) -> str | None:
+    plan = nodes.option(view.plan())
+    if plan is not None:
+        return _folder_of_plan(nodes, plan)
+    meta = view.tableMeta()
+    text, given = nodes.option(meta.viewText()), [str(n).lower() for n in nodes.items(meta.viewQueryColumnNames())]
+    if text is None or given != [name.lower() for name in _columns(nodes, view)]:
+        return None  # the view gives the query's columns other names: a name of the one may be that of another of the table
+    return _folder_of_query(nodes, nodes.spark._jsparkSession.sessionState().sqlParser().parsePlan(str(text)), meta, depth)
+
+
+def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
+    """The folder of the table that an analyzed plan shows whole, under names only."""
+    tag = nodes.bridge.mark(_TAG)
+    while (found := nodes.option(plan.getTagValue(tag))) is None:
+        if class_name(plan) == "LogicalRelation":
+            return _scanned(plan)
+        if class_name(plan) not in ("SubqueryAlias", "View"):
+            return None
+        plan = plan.child()
+    return str(found)
+
+
+def _scanned(relation: JavaObject) -> str | None:
+    """The folder of the table that a scan reads at its newest version."""
+    files = relation.relation().location() if class_name(relation.relation()) == "HadoopFsRelation" else None
+    return None if files is None or str(files.getClass().getName()) != "rowlock.Scan" or files.version() is not None else str(files.table())
+
+
+def _folder_of_query(nodes: Nodes, plan: JavaObject, meta: JavaObject, depth: int) -> str | None:
+    """The folder of the table that the query of a view, such as `SELECT * FROM table`, shows whole.
+
+    `meta` says where the view looks names up: in temporary views only those that it referred to when it was made, since a later one does not change it.
+    """
+    while class_name(plan) in ("SubqueryAlias", "Project"):
+        if class_name(plan) == "Project" and not all(_is_plain(nodes, c) for c in nodes.items(plan.projectList())):
+            return None
+        plan = plan.child()
+    if class_name(plan) != "UnresolvedRelation" or not plan.options().isEmpty() or plan.isStreaming():
+        return None
+    parts, schema = nodes.parts(plan) or [], [str(p) for p in nodes.items(meta.viewCatalogAndNamespace())]
+    referred = [[str(p).lower() for p in nodes.items(name)] for name in nodes.items(meta.viewReferredTempViewNames())]
+    if [p.lower() for p in parts] in referred:
+        view = _temporary_view(nodes, parts)
+        return _folder_of_view(nodes, view, depth - 1) if depth and view is not None else None
+    return nodes.folder([*schema, *parts] if schema and len(parts) == 1 else parts)
+
+
+def _is_plain(nodes: Nodes, column: JavaObject) -> bool:
+    """Whether a column of a query is `*`, or one of the table's columns under its own name."""
+    kind = class_name(column)
+    if kind == "UnresolvedStar":
+        return not column.target().isDefined()
+    return kind == "UnresolvedAttribute" and int(column.nameParts().size()) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS, `default` that of DEFAULT, `identity` the start and
+    the step of AS IDENTITY and whether it is BY DEFAULT."""
+
+    name: str
+    type_: DataType
+    nullable: bool = True
+    comment: str | None = None
+    generated: str | None = None
+    default: str | None = None
+    identity: tuple[int, int, bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A table that is to be made.  `missing` names the first thing that was said of it and that Rowlock has not."""
+
+    provider: str
+    location: str | None = None
+    comment: str | None = None
+    columns: Sequence[NewColumn] = ()
+    partitions: Sequence[str] = ()
+    clusters: Sequence[ColumnPath] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What CREATE TABLE ... LIKE says; `name` and `source` are parts of names, and `provider` is the format where it names one."""
+
+    name: list[str] | None
+    source: list[str] | None
+    provider: str | None
+    location: str | None
+    if_not_exists: bool
+    properties: Mapping[str, str]
+
+
+def like_of(nodes: Nodes, plan: JavaObject) -> Like:
+    """What a CREATE TABLE ... LIKE says, whichever class this Spark has for it."""
+    provider, place = nodes.option(plan.provider()), None
+    if class_name(plan) == "CreateTableLike":
+        name, source, serde, location = nodes.parts(plan.name()), nodes.parts(plan.source()), plan.serdeInfo(), nodes.option(plan.location())
+    else:
+        name, source, serde = nodes.identifier(plan.targetTable()), nodes.identifier(plan.sourceTable()), plan.fileFormat().serde()
+        place = nodes.option(plan.fileFormat().locationUri())
+        location = None if place is None else str(nodes.bridge.hadoop_path(place).toString())
+    if provider is None and serde.isDefined():
+        provider = "hive"
+    return Like(name, source, provider, location, bool(plan.ifNotExists()), {k: str(v) for k, v in nodes.mapping(plan.properties()).items()})
+
+
+def new_default(nodes: Nodes, spec: JavaObject) -> tuple[str | None, bool]:
+    """The default that an ALTER COLUMN gives, and whether it takes the default away; before Spark 4.1 an empty text of a default means that."""
+    held = nodes.option(spec.newDefaultExpression())
+    if isinstance(held, str):
+        return held or None, not held
+    return None if held is None else str(held.originalSQL()), has_method(spec, "dropDefault") and bool(spec.dropDefault())
+
+
+def saved_name(nodes: Nodes, plan: JavaObject) -> list[str]:
+    """The parts of the name that `saveAsTable` was given, with its schema and without the mark of saved.java.
+
+    It names a table, also where a temporary view has the name; Spark 4.0 hands it over as it was given.
+    """
+    catalog = nodes.spark._jsparkSession.sessionState().catalog()
+    *schema, table = nodes.identifier(catalog.qualifyIdentifier(plan.tableDesc().identifier()))
+    return [*schema, table.removesuffix(" saved by rowlock")]
+
+
+def provider_of(nodes: Nodes, plan: JavaObject) -> str:
+    """The format that a CREATE or REPLACE names, else the session's own."""
+    said = plan.tableSpec()
+    if said.serde().isDefined():
+        return "hive"
+    return str(nodes.option(said.provider()) or nodes.spark.conf.get("spark.sql.sources.default", "parquet"))
+
+
+def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
+    """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, as delta-spark has it."""
+    said = plan.tableSpec()
+    missing: list[str] = []
+    has_query = class_name(plan).endswith("AsSelect")
+    options = _options(nodes, said)
+    location = next((options.pop(k) for k in list(options) if k.lower() == "path"), nodes.option(said.location()))  # of spark.catalog.createTable(path=...)
+    partitions: list[str] = []
+    clusters: list[ColumnPath] = []
+    for transform in nodes.items(plan.partitioning()):
+        paths = [tuple(str(p) for p in reference.fieldNames()) for reference in transform.references()]
+        if class_name(transform) == "IdentityTransform":
+            partitions += [".".join(p) for p in paths]
+        elif class_name(transform) == "ClusterByTransform":
+            clusters += paths
+        else:
+            missing.append(f"PARTITIONED BY {transform.describe()}")
+    for what, present in (
+        ("ROW FORMAT or STORED AS", said.serde().isDefined()),
+        ("DEFAULT COLLATION", has_method(said, "collation") and said.collation().isDefined()),
+        ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(said, "constraints") and said.constraints().size() > 0),
+        ("OPTIONS", has_query and bool(options)),
+        ("EXTERNAL, but no LOCATION", bool(said.external()) and location is None),
+    ):
+        if present:
+            missing.append(what)
+    return Spec(
+        provider=provider_of(nodes, plan),
+        location=location,
+        comment=nodes.option(said.comment()),
+        columns=[] if has_query else [_column(nodes, c, partitions) for c in nodes.items(plan.columns())],
+        partitions=partitions,
+        clusters=clusters,
+        properties={k: str(v) for k, v in nodes.mapping(said.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
+        missing=missing[0] if missing else None,
+    )
+
+
+def _options(nodes: Nodes, said: JavaObject) -> dict[str, str]:
+    """The values of OPTIONS as texts; those that are no literals as they were written."""
+    if not has_method(said, "optionExpression"):
+        return {}
+    return {str(pair._1()): str(pair._2().toString()) for pair in nodes.items(said.optionExpression().options())}
+
+
+def _column(nodes: Nodes, c: Any, partitions: Sequence[str]) -> NewColumn:
+    default = str(c.defaultValue().get().originalSQL()) if c.defaultValue().isDefined() else None
+    said = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
+    identity = None if said is None else (int(said.getStart()), int(said.getStep()), bool(said.isAllowExplicitInsert()))
+    marked = c.metadata().contains(KEY) if has_method(c, "metadata") else False  # of a stream's table: Spark says its columns by their types alone
+    bound = bound_in(c.metadata().getString(KEY)) if marked else None
+    plain = bound is None or (bound.kind == "char" and str(c.name()) in partitions)  # as a new table of a DataFrame has it
+    type_ = _parse_datatype_json_string(str(c.dataType().json()) if plain else f'"{bound}"')
+    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default, identity)

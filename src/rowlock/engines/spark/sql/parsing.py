@@ -1,18 +1,87 @@
-"""Parses SQL with Spark's parser from Python, and replaces names in its plans, where no class of Rowlock's is in the JVM."""
+"""Parses SQL with Spark's parser from Python, and replaces names, nodes and scalar subqueries in plans, where no class of Rowlock's is in the JVM.
+
+Delta allows subqueries in the values of UPDATE and MERGE alone, and only such as name no column of the statement's rows: each is run once,
+before the statement, and its value stands in its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.conditions import named
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name, to_arrow
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.engines.spark.sql.replacing import replaced
-from rowlock.exceptions import WrongType
+from rowlock.engines.spark.statements.sources import frame_of_now
+from rowlock.exceptions import StatementRefused, WrongType
+
+_lock = threading.Lock()
+
+
+def start_callback_server(spark: SparkSession) -> None:
+    """Starts the server by which the JVM calls Python, if it does not run yet; it accepts connections when this returns.
+
+    PySpark's own function returns before the server's thread listens, so a first call from the JVM could be refused; and two
+    threads that call it at once start two servers.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    with _lock:
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        gateway._callback_server.server_socket.listen(5)  # as the server's thread does; a second call changes nothing
+
+
+def replaced(
+    spark: SparkSession, transform: Callable[[JavaObject], JavaObject], kinds: Collection[str], made: Callable[[JavaObject], JavaObject | None]
+) -> JavaObject:
+    """What `transform`, a method of a tree such as `transformUp`, returns where each node of these classes becomes what `made` returns; None keeps it.
+
+    Raises what `made` raises.
+    """
+    start_callback_server(spark)
+    replace = _Replace(kinds, made)
+    out = transform(replace)
+    if replace.error is not None:
+        raise replace.error
+    return out
+
+
+class _Replace:
+    """A scala.PartialFunction: from a node to the one in its place."""
+
+    class Java:
+        """What py4j asks for."""
+
+        implements: ClassVar[list[str]] = ["scala.PartialFunction"]
+
+    def __init__(self, kinds: Collection[str], made: Callable[[JavaObject], JavaObject | None]) -> None:
+        self._kinds, self._made = kinds, made
+        self.error: Exception | None = None
+
+    def isDefinedAt(self, node: JavaObject) -> bool:
+        """Scala's name: whether the node is one to replace."""
+        return class_name(node) in self._kinds
+
+    def applyOrElse(self, node: JavaObject, otherwise: JavaObject) -> JavaObject:
+        """Scala's name: what is in place of such a node, else the node."""
+        return self.apply(node)
+
+    def apply(self, node: JavaObject) -> JavaObject:
+        """Scala's name: what is in place of such a node, else the node."""
+        if self.error is not None or not self.isDefinedAt(node):
+            return node
+        try:
+            made = self._made(node)
+        except Exception as e:  # noqa: BLE001 - raised by `replaced`, when Java is through with the tree
+            self.error = e
+            return node
+        return node if made is None else made
+
 
 _NAMES = ("UnresolvedRelation", "RelationTimeTravel", "UnresolvedTableValuedFunction")
 
@@ -75,3 +144,43 @@ def is_command(nodes: Nodes, plan: JavaObject) -> bool:
 def has_commands(nodes: Nodes, plan: JavaObject) -> bool:
     """Whether statements lie within a plan."""
     return any(is_command(nodes, c) or has_commands(nodes, c) for c in nodes.items(plan.children()))
+
+
+class ScalarSubqueries:
+    """The subqueries in the values of one statement.
+
+    frames  their queries: what they read of the statement's own table is validated at its commit
+    """
+
+    def __init__(self, nodes: Nodes, statement: str, table: str | None) -> None:
+        self._nodes, self._statement, self._table = nodes, statement, table
+        self.frames: list[DataFrame] = []
+
+    def computed(self, expression: JavaObject) -> JavaObject:
+        """An unresolved expression with the values of its scalar subqueries in their places.
+
+        Raises StatementRefused for more than one row, Spark's AnalysisException for a name that a subquery does not know, such as one of the statement's rows.
+        """
+        if not self._nodes.bridge.subquery.hasSubquery(expression):
+            return expression
+        return replaced(self._nodes.spark, expression.transformUp, ("ScalarSubquery",), self._value)
+
+    def _value(self, subquery: JavaObject) -> JavaObject:
+        bridge, frame = self._nodes.bridge, frame_of_now(self._nodes.frame(subquery.plan()))
+        if len(frame.columns) != 1:
+            raise self._refused(
+                f"a subquery of {len(frame.columns)} columns as a value", "INVALID_SUBQUERY_EXPRESSION.SCALAR_SUBQUERY_RETURN_MORE_THAN_ONE_OUTPUT_COLUMN"
+            )
+        one = frame.toDF("value")
+        rows = to_arrow(one.limit(2))
+        if rows.num_rows > 1:
+            raise self._refused("a subquery of more than one row as a value", "SCALAR_SUBQUERY_TOO_MANY_ROWS")
+        self.frames.append(frame)
+        if not rows.num_rows:
+            return bridge.literal.create(None, bridge.data_type.fromJson(one.schema["value"].dataType.json()))
+        local = bridge.frame_of(rows, one.schema.json(), self._nodes.spark._jsparkSession).queryExecution().analyzed()
+        held = bridge.struct_literal(local.data().apply(0), bridge.data_type.fromJson(one.schema.json()))
+        return bridge.struct_field(held, 0, bridge.none)  # a struct's value stays in the JVM: a number of its own would lose its type on the way
+
+    def _refused(self, what: str, condition: str) -> StatementRefused:
+        return StatementRefused(f"{self._statement} may not contain {what}", what="a subquery", table=self._table, condition=named(condition))

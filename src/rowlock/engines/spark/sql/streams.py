@@ -1,11 +1,80 @@
-"""What writing a stream by format name needs of Spark: a batch as a DataFrame that can be read again, and the id of its query."""
+"""What streams need of Spark: files beside a query's checkpoint, written as Spark writes its own there; a batch as a DataFrame that can be read again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 
-from rowlock.engines.spark.catalyst.bridge import JavaObject
+from rowlock.conditions import named
+from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst
 from rowlock.exceptions import InvalidInput
+
+
+class NumberedFiles:
+    """The files 0, 1, 2 ... of a folder, as Spark's HDFSMetadataLog keeps them; on any of Hadoop's file systems."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        bridge: Any = catalyst(spark)
+        streaming = bridge.jvm.org.apache.spark.sql.execution.streaming
+        maker = streaming if spark.version.startswith("4.0.") else streaming.checkpointing
+        self._path, self.folder = bridge.hadoop_path, folder
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = getattr(getattr(maker, "CheckpointFileManager$"), "MODULE$").create(self._path(folder), conf)
+
+    def last(self) -> int:
+        """The highest number; -1 where there is no file."""
+        if not self._files.exists(self._path(self.folder)):
+            return -1
+        names = (str(found.getPath().getName()) for found in self._files.list(self._path(self.folder)))
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def read(self, number: int) -> bytes:
+        """The bytes of a file that is there."""
+        data = self._files.open(self._path(self.folder, str(number)))
+        try:
+            return bytes(data.readAllBytes())
+        finally:
+            data.close()
+
+    def add(self, number: int, data: bytes) -> bool:
+        """Writes a file whole; False where another has written it."""
+        self._files.mkdirs(self._path(self.folder))
+        try:
+            out = self._files.createAtomic(self._path(self.folder, str(number)), False)
+            out.write(data)
+            out.close()
+        except Py4JJavaError as e:
+            if str(e.java_exception.getClass().getSimpleName()) == "FileAlreadyExistsException":
+                return False
+            raise
+        return True
+
+
+def is_below(spark: SparkSession, folder: str, other: str) -> bool:
+    """Whether a folder is another one or lies in it, on the other's file system."""
+    path = catalyst(spark).hadoop_path
+    try:
+        files = path(other).getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        one, base = (str(files.makeQualified(path(text)).toUri().getPath()).rstrip("/") for text in (folder, other))
+    except (Py4JJavaError, IllegalArgumentException):  # a folder of another file system
+        return False
+    return f"{one}/".startswith(f"{base}/")
+
+
+def java_pattern(spark: SparkSession, text: str) -> Callable[[str], bool]:
+    """Whether a text holds what a regular expression of Java's matches.  Raises InvalidInput where it is none."""
+    try:
+        found: Any = catalyst(spark).jvm.java.util.regex.Pattern.compile(text).asPredicate()
+    except (Py4JJavaError, IllegalArgumentException) as e:
+        raise InvalidInput(
+            f"excludeRegex is no regular expression of Java's: {text!r}", condition=named("DELTA_REGEX_OPT_SYNTAX_ERROR", regExpOption="excludeRegex")
+        ) from e
+    return lambda path: bool(found.test(path))
+
 
 _QUERY_ID = "sql.streaming.queryId"
 _JOB_GROUP = "spark.jobGroup.id"

@@ -13,19 +13,16 @@ from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import nullable_type, to_arrow
-from rowlock.engines.spark.catalyst.char_varchar import fitted_text
-from rowlock.engines.spark.catalyst.default_rules import default_value
-from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
-from rowlock.engines.spark.catalyst.typing import delta_schema, delta_type
+from rowlock.engines.spark.catalyst.column_rules import default_value
+from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
+from rowlock.engines.spark.driver_rows import Ways
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements import row_statements
+from rowlock.engines.spark.statements.computed_columns import numbered_rows, with_generated_values
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
-from rowlock.engines.spark.statements.generated_columns import with_generated_values
-from rowlock.engines.spark.statements.identity_values import numbered_rows
 from rowlock.engines.spark.statements.passage import Group
-from rowlock.engines.spark.statements.source_versions import versions_read
-from rowlock.engines.spark.statements.ways import Ways
+from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits

@@ -18,8 +18,8 @@ from rowlock.conditions import Condition, named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, analyzed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.catalyst.column_rules import session_dependent
 from rowlock.engines.spark.catalyst.errors import public_errors
-from rowlock.engines.spark.catalyst.generation_rules import session_dependent
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot

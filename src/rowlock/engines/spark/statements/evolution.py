@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from rowlock.engines.spark.catalyst.analysis import without_name
-from rowlock.engines.spark.catalyst.typing import delta_schema
+from rowlock.engines.spark.catalyst.types import delta_schema
 from rowlock.engines.spark.statements.merge_plan import Clauses
 from rowlock.protocol.schema import ColumnPath, StructType, column_path
 

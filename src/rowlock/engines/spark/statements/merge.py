@@ -23,15 +23,14 @@ from rowlock.boundary.effects import Assigned, RowBlock, fresh_path
 from rowlock.boundary.provenance import Provenance, numbers_of, union_by_path
 from rowlock.conditions import named
 from rowlock.conflict.delta import Slice, minus
-from rowlock.engines.spark import driver_rows, scan_job
-from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index
+from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.driver_rows import Addressed, Found, Ways, addressed_by_index
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, inserted_origin
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.merge_job import MergeJob, Outcome
 from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
-from rowlock.engines.spark.statements.ways import Ways
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches
 from rowlock.limits import limits
@@ -197,11 +196,11 @@ class MergeRun:
             self.job.pairs(slices, inserts=False)  # a join with a large source is not begun to see whether its result is small
             return
         try:
-            rows = scan_job.scan(
+            rows = driver_rows.scan(
                 self.evaluator, slices, self.plan.target, self.plan.pairs, self.plan.session, self.snapshot, join=self._join_plan, bounded=True
             )
             self._take(rows, self.plan.clauses.matched, matched=True)
-        except scan_job.TooManyRows:
+        except driver_rows.TooManyRows:
             self.ways.written_by_spark("changed rows")
             self.job.pairs(slices, inserts=False)
 
@@ -248,8 +247,8 @@ class MergeRun:
         applies = self.evaluator.bridge.at_least_zero(alone.outputs.apply(len(self.snapshot.schema.fields)))
         try:
             applying = replace(alone, condition=applies)
-            self._take(scan_job.scan(self.evaluator, rest, target, applying, self.plan.session, self.snapshot), clauses, matched=False)
-        except scan_job.TooManyRows:
+            self._take(driver_rows.scan(self.evaluator, rest, target, applying, self.plan.session, self.snapshot), clauses, matched=False)
+        except driver_rows.TooManyRows:
             child = applying.rows(self.evaluator.bridge, self.evaluator.rewrite_plan(self.snapshot, rest, target.attributes))
             self.job.write(child, alone.outputs, rest, clauses, matched=False)
 

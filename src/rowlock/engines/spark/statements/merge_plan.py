@@ -36,15 +36,12 @@ from rowlock.engines.spark.catalyst.analysis import (
     target_path,
 )
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
-from rowlock.engines.spark.catalyst.default_rules import default_value
+from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.errors import public_errors
-from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.predicates import key_columns, translated
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
-from rowlock.engines.spark.statements.identity_values import numbered_by, numbered_inserts
-from rowlock.engines.spark.statements.merge_source import Source, pin
-from rowlock.engines.spark.statements.source_versions import versions_read
+from rowlock.engines.spark.statements.computed_columns import generated_values, numbered_by, numbered_inserts, with_recomputed
+from rowlock.engines.spark.statements.sources import Source, frame_of_now, pin, versions_read
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import predicates as ir

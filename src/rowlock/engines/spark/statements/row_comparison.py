@@ -1,15 +1,16 @@
-"""Compares the rows of two sets of slices, which tells rows that only moved from rows that changed.
+"""Compares rows: of two sets of slices, which tells rows that only moved from rows that changed; and of two images, cell by cell, for lockless commits.
 
 Rows are equal where all values are exactly equal: NaN equals NaN, -0.0 differs from 0.0, the order of a map's entries counts.
-The keys of the driver (`parquet.values.row_keys`) and of Spark (`_key`) must agree on this.
+The keys of the driver (`parquet.values.row_keys`) and of Spark (`_key`) must agree on this.  Cells are merged on the driver.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,11 +30,16 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from rowlock.boundary.effects import RowBlock
+from rowlock.boundary.provenance import Mask
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import catalyst, to_arrow
+from rowlock.engines.spark.driver_rows import read_slice
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.statements.computed_columns import recomputed_rows
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import driver_block, logical
 from rowlock.parquet.values import plain_rows, row_keys
 
 Side = tuple[Sequence[Slice], Snapshot]
@@ -123,3 +129,37 @@ def _key(value: Column, t: DataType) -> Column:
         fields = [_key(value.getField(f.name), f.dataType).alias(f"f{n}") for n, f in enumerate(t.fields)]
         return F.when(value.isNotNull(), F.struct(*fields))
     return F.lit(None).cast("string") if isinstance(t, NullType) else value
+
+
+def rows_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+    """The rows of a block in its order, read to the driver where they lie in files."""
+    rows = block.payload
+    read = [read_slice(evaluator, Slice(f, without=rows.dead.get(f.path)), snapshot) for f in rows.files]
+    return pa.concat_tables([logical(table, snapshot) for table in (*rows.tables, *read)])
+
+
+def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], snapshot: Snapshot) -> RowBlock:
+    """The rows of `under`, with the value of `over` in each cell that `cells` marks; generated columns are computed anew."""
+    theirs, ours = rows_of(evaluator, under, snapshot), rows_of(evaluator, over, snapshot)
+    columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
+    table = recomputed_rows(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they depend on cells of both blocks
+    return driver_block("derived", over.statement, table, under.provenance)
+
+
+def _chosen(theirs: pa.ChunkedArray, ours: pa.ChunkedArray, mask: Mask) -> pa.ChunkedArray:
+    """The values of `ours` where the mask is True, else of `theirs`; `take` by row number works for values of any type."""
+    both = pa.chunked_array([*theirs.chunks, *ours.chunks], theirs.type)
+    size = len(mask)
+    return both.take(pa.array(np.where(mask, np.arange(size) + size, np.arange(size))))
+
+
+def differing(evaluator: Evaluator, a: RowBlock, b: RowBlock, snapshot: Snapshot) -> dict[str, Mask]:
+    """For each column in which the two blocks differ, the mask of the rows that do.  Values are compared in serialized form, so that NaN equals NaN."""
+    one, other = rows_of(evaluator, a, snapshot), rows_of(evaluator, b, snapshot)
+    out: dict[str, Mask] = {}
+    for name in one.column_names:
+        pairs = zip(row_keys(one.select([name])), row_keys(other.select([name])), strict=True)
+        mask = np.array([x != y for x, y in pairs], dtype=np.bool_)
+        if mask.any():
+            out[name] = mask
+    return out

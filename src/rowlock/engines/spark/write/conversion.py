@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import ParquetTable
+from rowlock.engines.spark.catalog import ParquetTable
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
 from rowlock.engines.spark.read.scan import local_frame, read_parquet
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, WrongType

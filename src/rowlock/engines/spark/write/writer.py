@@ -1,36 +1,79 @@
-"""Writes many rows with Spark's Parquet writer, into a new folder of the table, where the files stay.
+"""Writes many rows with Spark's Parquet writer, into a new folder of the table, where the files stay: rows of statements, rows that stay of a
+file that is written anew (copy on write), and change data.
 
 Only files that the finished job left in that folder are committed; files of failed tasks are garbage that no commit
-names (I10).  Statistics come from the footers.
+names (I10).  Statistics come from the footers.  Few changed rows are written on the driver.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType as SparkType
+from pyspark.sql.types import StructField
+from pyspark.sql.types import StructType as SparkStruct
 
 from rowlock import clock
-from rowlock.engines.spark.read.physical import file_column, stored_columns
-from rowlock.engines.spark.read.scan import PATH, POSITION
+from rowlock.boundary.effects import StagedFile
+from rowlock.boundary.row_changes import Change
+from rowlock.boundary.row_identity import columns_of
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.catalyst.bridge import bare, nullable
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.row_ids import identities_in, moving_frame, with_identities
+from rowlock.engines.spark.read.scan import PATH, POSITION, local_frame, physical_schema, reshaped, table_schema, without_void
 from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import StagedRows, logical
 from rowlock.parquet.compression import codec_of
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import names_in_files
 from rowlock.parquet.writing import PartitionValues, stats_leaves
 from rowlock.protocol import partition_values, paths, statistics
-from rowlock.protocol.actions import AddFile
+from rowlock.protocol.actions import AddCdcFile, AddFile
+from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.parquet_columns import has_ambiguous_names
-from rowlock.protocol.schema import VOID, DataType, PrimitiveType, quote
+from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names
 from rowlock.storage.store import ObjectStore
+
+
+def file_column(snapshot: Snapshot, name: str) -> Column:
+    """A column of a DataFrame with the physical name, the physical names of its nested fields and the field ids of data files."""
+    made = _spark_field(snapshot, name)
+    value = reshaped(F.col(quote(name)), *(bare(t) for t in _types(snapshot, name)))
+    nested = isinstance(made.dataType, (SparkStruct,)) or made.dataType.typeName() in ("array", "map")
+    return (value.cast(made.dataType) if nested else value).alias(made.name, metadata=made.metadata)
+
+
+def stored_columns(snapshot: Snapshot) -> dict[str, Column]:
+    """By logical name, the columns of a DataFrame that hold void fields in structs, without these."""
+    names = [f.name for f in snapshot.schema.fields if isinstance(f.type, StructType) and VOID in type_names(f.type)]
+    return {n: reshaped(F.col(quote(n)), *(bare(t) for t in _types(snapshot, n))).alias(n) for n in names}
+
+
+def _types(snapshot: Snapshot, name: str) -> tuple[SparkType, SparkType]:
+    """A column's type in the table, and in data files."""
+    own = SparkStruct([f for f in table_schema(snapshot).fields if f.name == name])
+    return own.fields[0].dataType, next((f.dataType for f in without_void(own).fields), own.fields[0].dataType)
+
+
+def _spark_field(snapshot: Snapshot, name: str) -> StructField:
+    own = without_void(SparkStruct([f for f in table_schema(snapshot).fields if f.name == name]))
+    return nullable(physical_schema(own, "id"), metadata=True).fields[0]
+
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
 _NO_TEXT = "\x01 no UTF-8: "
@@ -155,3 +198,89 @@ def _sync(place: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_GROUP = "__rowlock_copy"
+
+
+def copy_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
+    """Writes the rows of each slice into new files, which are returned by the slice's path.  Small files on the driver, the others in one Spark job."""
+    out: dict[str, list[StagedFile]] = {}
+    large: list[Slice] = []
+    for piece in slices:
+        found = evaluator.rows.read_slice(piece, snapshot) if evaluator.num_rows(piece.file) <= limits().local_rows else None
+        if found is None:
+            large.append(piece)
+        else:
+            out[piece.path] = evaluator.rows.write(_with_ids(evaluator, piece, *found, snapshot), snapshot) if found[0].num_rows else []
+    if large:
+        out.update(_copy_large(evaluator, large, snapshot))
+    return out
+
+
+def _with_ids(evaluator: Evaluator, piece: Slice, table: pa.Table, positions: npt.NDArray[np.int64], snapshot: Snapshot) -> pa.Table:
+    """The rows of a slice with the ids and commit versions that they keep."""
+    if (columns := columns_of(snapshot)) is None:
+        return table
+    return with_identities(table, identities_in(piece, positions, evaluator.materialized_ids, columns), columns)
+
+
+def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
+    dead = {s.path: evaluator.dead_positions(s) for s in slices}
+    scanner = evaluator.scanner
+    frame = moving_frame(scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
+    number = F.create_map(*[x for n, s in enumerate(slices) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])
+    grouped = frame.withColumn(_GROUP, number[F.col(PATH)]).drop(PATH, POSITION)
+    written: list[tuple[str | None, AddFile]] = write_native(grouped, evaluator.store, snapshot, group=_GROUP)
+    out: dict[str, list[StagedFile]] = {s.path: [] for s in slices}
+    for group, file in written:
+        if file.num_records:
+            out[slices[int(group or 0)].path].append(StagedFile(file))
+    return out
+
+
+def write_changes(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapshot) -> list[AddCdcFile]:
+    """Writes the changed rows, each with its `_change_type`, into files under `_change_data/`."""
+    tables = _on_driver(evaluator, changes, snapshot)
+    if tables is not None:
+        return [cdc_action(s.add) for s in evaluator.rows.write(pa.concat_tables(tables), snapshot, folder=FOLDER)]
+    frames = [frame.withColumn(CHANGE_TYPE, F.lit(change.type)) for change in changes for frame in _frames(evaluator, change, snapshot)]
+    written = write_native(functools.reduce(DataFrame.unionAll, frames), evaluator.store, snapshot, within=FOLDER)
+    return [cdc_action(f) for _, f in written if f.num_records]
+
+
+def _on_driver(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapshot) -> list[pa.Table] | None:
+    """The changed rows with their types; None where they are many or Arrow cannot read them as Spark would."""
+    blocks = [b for c in changes for b in c.blocks]
+    slices = [s for c in changes for s in c.slices]
+    if any(b.payload.files for b in blocks) or sum(s.num_rows or 0 for s in slices) + sum(b.num_rows for b in blocks) > limits().driver_rows:
+        return None
+    out: list[pa.Table] = []
+    for change in changes:
+        for piece in change.slices:
+            found = evaluator.rows.read_slice(piece, snapshot)
+            if found is None:
+                return None
+            out.append(_typed(found[0], change))
+        out += [_typed(logical(table, snapshot), change) for b in change.blocks for table in b.payload.tables]
+    return out
+
+
+def _typed(table: pa.Table, change: Change) -> pa.Table:
+    return table.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(change.type, pa.string()), table.num_rows))
+
+
+def _frames(evaluator: Evaluator, change: Change, snapshot: Snapshot) -> list[DataFrame]:
+    files = [s.file for s in change.slices]
+    dead = {s.path: evaluator.dead_positions(s) for s in change.slices}
+    out = [evaluator.scanner.frame(snapshot, files, lambda f: dead[f.path])] if files else []
+    schema = SparkStruct(nullable(table_schema(snapshot)).fields)
+    for block in change.blocks:
+        out += [local_frame(evaluator.scanner.spark, logical(table, snapshot), schema) for table in block.payload.tables]
+        if block.payload.files:
+            out.append(_staged_frame(evaluator, block.payload, snapshot))
+    return out
+
+
+def _staged_frame(evaluator: Evaluator, rows: StagedRows, snapshot: Snapshot) -> DataFrame:
+    return evaluator.scanner.frame(snapshot, rows.files, lambda f: rows.dead.get(f.path) or evaluator.vectors.of(f))

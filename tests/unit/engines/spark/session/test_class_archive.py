@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.engines.spark.session import class_archive
-from rowlock.engines.spark.session.class_archive import Archive, Recording, archive
+from rowlock.engines.spark.session import java
+from rowlock.engines.spark.session.java import Archive, Recording, archive
 from rowlock.exceptions import RowlockError
 
 
@@ -41,7 +41,7 @@ def test_what_was_recorded_is_read(java_home: Path, tmp_path: Path) -> None:
 
 
 def test_a_java_with_an_archive_of_its_own_needs_no_base(java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_archive, "_has_own_archive", lambda: True)
+    monkeypatch.setattr(java, "_has_own_archive", lambda: True)
     recording = Recording(tmp_path)
     Path(recording.java_options[0].removeprefix("-XX:ArchiveClassesAtExit=")).write_text("all")
     made = recording.finish()

@@ -1,33 +1,152 @@
-"""Pins the source of a MERGE: it is read once, so that every rebase sees the same rows.
+"""The DataFrames that statements read: their files as of now, which versions of the target they read, and the source of a MERGE, which is pinned.
 
-A second reading could give other rows (rand(), a lost executor).
-
-A small source is held on the driver, a large one in Parquet files below `_rowlock/` in the table's folder, which other
-engines and VACUUM leave alone, until the statement is over.
+A source that reads versions of the target is validated at commit.  Any other is read once, so that every rebase sees the same rows: a second
+reading could give others (rand(), a lost executor).  A small source is held on the driver, a large one in Parquet files below `_rowlock/` in the
+table's folder, which other engines and VACUUM leave alone, until the statement is over.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
+import re
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, normalized, nullable, to_arrow
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, normalized, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import local_frame, read_parquet, spark_uri
+from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, read_parquet, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol import paths
 from rowlock.storage.store import discard
+
+logger = logging.getLogger("rowlock")
+
+
+def frame_of_now(frame: DataFrame) -> DataFrame:
+    """The DataFrame at the versions of this moment, which it keeps from then on: the same rows however often it is read.  Rows that Spark has cached stay those."""
+    bridge = catalyst(frame.sparkSession)
+    plan = None if bridge.scans is None else bridge.scans.pinned(frame._jdf)
+    return frame if plan is None else bridge.dataframe(plan, frame.sparkSession)
+
+
+def refresh_cached(spark: SparkSession, folder: str) -> None:
+    """Lets Spark compute anew what it has cached of the table in `folder`, when it is asked for it: another version was committed.
+
+    Never raises, for the commit stands: what cannot be computed any more, since its columns are gone, Spark drops from its cache.
+    """
+    try:
+        shared: Any = spark._jsparkSession.sharedState()
+        if not shared.cacheManager().isEmpty():
+            shared.cacheManager().recacheByPath(spark._jsparkSession, folder)
+    except Exception as e:  # noqa: BLE001 - such as a session that was stopped meanwhile
+        logger.info("what Spark has cached of %s could not be refreshed: %s", folder, e)
+
+
+_VERSIONED = re.compile(r"path: (.*?), range: ")
+"""One file in the text form of a FileScanRDD's partition, with its URI percent-encoded."""
+
+
+def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[int, ...]:
+    """The versions of the evaluator's table that a DataFrame reads; empty where it does not read the table, or versions that the caller named.
+
+    `newest` is given for a scan of the table's files that does not say which version it reads.  delta-spark's DataFrames
+    read the version that is newest when they run: call this before and after.
+    """
+    is_below = _below(evaluator)
+    found: set[int] = set()
+    for leaf in _leaves(evaluator, frame._jdf.queryExecution().analyzed()):
+        kind = class_name(leaf)
+        if kind in ("LogicalRelation", "FileSourceScanExec") and _is_of_files(evaluator, leaf.relation()):
+            places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
+            if not leaf.relation().options().contains(FIXED_OPTION) and any(map(is_below, places)):
+                found.add(_version(leaf.relation(), newest))
+        elif kind == "LogicalRDD" and any(map(is_below, _files_of(evaluator, leaf.rdd()))):
+            found.add(newest)
+    return tuple(sorted(found))
+
+
+def _leaves(evaluator: Evaluator, plan: JavaObject) -> Iterator[JavaObject]:
+    """The leaf nodes of a plan and of its subqueries, and those of the plan by which cached rows were computed."""
+    for part in [plan, *evaluator.bridge.list(plan.subqueriesAll())]:
+        for leaf in evaluator.bridge.list(part.collectLeaves()):
+            yield from _cached_scans(evaluator, leaf.cacheBuilder().cachedPlan()) if class_name(leaf) == "InMemoryRelation" else [leaf]
+
+
+def _cached_scans(evaluator: Evaluator, plan: JavaObject) -> list[JavaObject]:
+    """The leaf nodes of the physical plan of cached rows."""
+    adaptive = class_name(plan) == "AdaptiveSparkPlanExec"
+    return evaluator.bridge.list((plan.initialPlan() if adaptive else plan).collectLeaves())
+
+
+def _files_of(evaluator: Evaluator, rdd: JavaObject) -> Iterator[str]:
+    """The paths of the data files that an RDD reads, through all its dependencies; a checkpoint cuts these off."""
+    waiting, seen = [rdd], set[int]()
+    jvm: Any = evaluator.spark._jvm
+    while waiting:
+        rdd = waiting.pop()
+        if (number := int(rdd.id())) in seen:
+            continue
+        seen.add(number)
+        if class_name(rdd) == "FileScanRDD":
+            for part in evaluator.bridge.list(rdd.filePartitions()):
+                yield from map(unquote, _VERSIONED.findall(str(jvm.scala.runtime.ScalaRunTime.stringOf(part.files()))))
+        waiting += [dependency.rdd() for dependency in evaluator.bridge.list(rdd.dependencies())]
+
+
+def _is_of_files(evaluator: Evaluator, relation: JavaObject) -> bool:
+    """Whether a relation reads files: a HadoopFsRelation, or an anonymous subclass of it, as delta-spark's is."""
+    return evaluator.bridge.is_a(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")
+
+
+def _below(evaluator: Evaluator) -> Callable[[str], bool]:
+    """A function that tells whether a path lies in the table's folder, whatever its spelling and through symbolic links."""
+    real = functools.cache(os.path.realpath)
+
+    def one(place: str) -> str:
+        place = paths.canonical(place)
+        if not place.startswith("/"):
+            return place
+        folder, _, name = place.rpartition("/")
+        return f"{real(folder or '/')}/{name}"  # data files are no links, and many share a folder, which is resolved once
+
+    roots = {one(paths.canonical(evaluator.root)), paths.canonical(evaluator.root) if evaluator.store.is_remote else os.path.realpath(evaluator.root)}
+
+    def is_below(place: str) -> bool:
+        spelled = one(place)
+        if spelled.startswith("/") and Path(spelled).is_symlink():  # a link to a folder that is read as a whole
+            spelled = real(spelled)
+        return any(spelled == root or spelled.startswith(f"{root}/") for root in roots)
+
+    return is_below
+
+
+def _version(relation: JavaObject, newest: int) -> int:
+    """The version that a scan of the table's files reads; `newest` where it does not say."""
+    option: Any = relation.options().get(VERSION_OPTION)
+    if option.isDefined():
+        return int(option.get())
+    try:
+        return int(relation.location().version())  # delta-spark's file index
+    except Exception:  # noqa: BLE001 - a folder that is read as plain files has no version
+        return newest
+
 
 _WANTED = "__rowlock_wanted"
 _OF, _AT, _FILE, _START = "__rowlock_of", "__rowlock_at", "__rowlock_file", "__rowlock_start"

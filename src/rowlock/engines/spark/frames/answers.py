@@ -1,0 +1,311 @@
+"""What commands answer, as DataFrames with delta-spark's columns: history, detail, texts, paths, counts, and the figures of MERGE, RESTORE and OPTIMIZE.
+
+OPTIMIZE's files are counted from what was committed: bins that another compaction took first count as skipped.  Two of its fields follow
+their documentation where delta-spark does not: endTimeMs is set, and numTableColumnsWithStats is never -1.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, IntegerType, LongType, MapType, StringType, StructField, StructType, TimestampType
+
+from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare
+from rowlock.engines.spark.read.scan import local_frame, rows_frame, table_schema
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.clustering import cube_of, logical_columns
+from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.paths import location
+from rowlock.protocol.schema import ColumnPath
+from rowlock.transaction.state.receipt import Rewritten
+
+_TEXT, _MAP = StringType(), MapType(StringType(), StringType())
+_JOB = StructType([StructField(n, _TEXT) for n in ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")])
+HISTORY = StructType(
+    [
+        StructField("version", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("userId", _TEXT),
+        StructField("userName", _TEXT),
+        StructField("operation", _TEXT),
+        StructField("operationParameters", _MAP),
+        StructField("job", _JOB),
+        StructField("notebook", StructType([StructField("notebookId", _TEXT)])),
+        StructField("clusterId", _TEXT),
+        StructField("readVersion", LongType()),
+        StructField("isolationLevel", _TEXT),
+        StructField("isBlindAppend", BooleanType()),
+        StructField("operationMetrics", _MAP),
+        StructField("userMetadata", _TEXT),
+        StructField("engineInfo", _TEXT),
+    ]
+)
+DETAIL = StructType(
+    [
+        StructField("format", _TEXT),
+        StructField("id", _TEXT),
+        StructField("name", _TEXT),
+        StructField("description", _TEXT),
+        StructField("location", _TEXT),
+        StructField("createdAt", TimestampType()),
+        StructField("lastModified", TimestampType()),
+        StructField("partitionColumns", ArrayType(_TEXT)),
+        StructField("clusteringColumns", ArrayType(_TEXT)),
+        StructField("numFiles", LongType()),
+        StructField("sizeInBytes", LongType()),
+        StructField("properties", _MAP),
+        StructField("minReaderVersion", IntegerType()),
+        StructField("minWriterVersion", IntegerType()),
+        StructField("tableFeatures", ArrayType(_TEXT)),
+    ]
+)
+MERGE = StructType([StructField(n, LongType()) for n in ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")])
+_RESTORE_METRICS = {
+    "table_size_after_restore": "tableSizeAfterRestore",
+    "num_of_files_after_restore": "numOfFilesAfterRestore",
+    "num_removed_files": "numRemovedFiles",
+    "num_restored_files": "numRestoredFiles",
+    "removed_files_size": "removedFilesSize",
+    "restored_files_size": "restoredFilesSize",
+}
+_CLONE_METRICS = {
+    "source_table_size": "sourceTableSize",
+    "source_num_of_files": "sourceNumOfFiles",
+    "num_removed_files": "numRemovedFiles",
+    "num_copied_files": "numCopiedFiles",
+    "removed_files_size": "removedFilesSize",
+    "copied_files_size": "copiedFilesSize",
+}
+CLONE = StructType([StructField(n, LongType()) for n in _CLONE_METRICS])
+RESTORE = StructType([StructField(n, LongType()) for n in _RESTORE_METRICS])
+
+
+def _time(ms: int | None) -> datetime.datetime | None:
+    return None if ms is None else datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC)
+
+
+def _strings(values: Any) -> dict[str, str | None] | None:
+    if not isinstance(values, Mapping):
+        return None
+    return {str(k): v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for k, v in values.items()}
+
+
+def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
+    """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
+    return rows_frame(spark, HISTORY, (_history_row(c, times.get(c.version)) for c in commits))
+
+
+def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
+    raw: Mapping[str, Any] = commit.info.raw if commit.info else {}
+    text = raw.get
+    return (
+        commit.version,
+        _time(time_ms if time_ms is not None or commit.info is None else commit.info.timestamp_ms),
+        text("userId"),
+        text("userName"),
+        text("operation"),
+        _strings(text("operationParameters")),
+        None,
+        None,
+        text("clusterId"),
+        text("readVersion"),
+        text("isolationLevel"),
+        text("isBlindAppend"),
+        _strings(text("operationMetrics")),
+        text("userMetadata"),
+        text("engineInfo"),
+    )
+
+
+def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
+    """One row that describes the table at the snapshot; `name` is its name in the catalog."""
+    m = snapshot.metadata
+    clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
+    features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
+    row = (
+        "delta", m.id, name or m.name, m.description, location(snapshot.table), _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
+        len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
+    )  # fmt: skip
+    return rows_frame(spark, DETAIL, [row])
+
+
+def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """The result of MERGE: the numbers of affected, updated, deleted and inserted rows."""
+    updated, deleted, inserted = (metrics.get(f"numTargetRows{k}", 0) for k in ("Updated", "Deleted", "Inserted"))
+    return rows_frame(spark, MERGE, [(updated + deleted + inserted, updated, deleted, inserted)])
+
+
+def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """The result of RESTORE: files and bytes in the table now, removed, and restored; no row without metrics."""
+    return _counts_frame(spark, metrics, _RESTORE_METRICS, RESTORE)
+
+
+def clone_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """The result of a clone: files and bytes of the source, and nothing removed or copied; no row without metrics."""
+    return _counts_frame(spark, metrics, _CLONE_METRICS, CLONE)
+
+
+def _counts_frame(spark: SparkSession, metrics: Mapping[str, int], names: Mapping[str, str], columns: StructType) -> DataFrame:
+    """One row of metrics under other names; no row without metrics."""
+    return rows_frame(spark, columns, [tuple(metrics[m] for m in names.values())] if metrics else [])
+
+
+def _struct(fields: dict[str, DataType], nullable: Sequence[str] = ()) -> StructType:
+    """A struct type in which structs, text and the fields `nullable` may be null, other fields may not, as JVM encoders have it."""
+    return StructType([StructField(n, t, isinstance(t, (StructType, StringType)) or n in nullable) for n, t in fields.items()])
+
+
+def _numbers(*names: str, nullable: bool = False) -> StructType:
+    return _struct(dict.fromkeys(names, LongType()), names if nullable else ())
+
+
+_LONG = LongType()
+_Z_FILES, _CLUSTER_FILES = _numbers("num", "size"), _numbers("numFiles", "size")
+_SIZES = _struct({"min": _LONG, "max": _LONG, "avg": DoubleType(), "totalFiles": _LONG, "totalSize": _LONG}, ("min", "max"))
+_Z_ORDER = _struct(
+    {
+        "strategyName": StringType(), "inputCubeFiles": _Z_FILES, "inputOtherFiles": _Z_FILES, "inputNumCubes": _LONG,
+        "mergedFiles": _Z_FILES, "numOutputCubes": _LONG, "mergedNumCubes": _LONG,
+    },
+    ("mergedNumCubes",),
+)  # fmt: skip
+_CLUSTERING = _struct(
+    {"inputZCubeFiles": _CLUSTER_FILES, "inputOtherFiles": _CLUSTER_FILES, "inputNumZCubes": _LONG, "mergedFiles": _CLUSTER_FILES, "numOutputZCubes": _LONG}
+)
+_PARALLELISM = _numbers(
+    "maxClusterActiveParallelism", "minClusterActiveParallelism", "maxSessionActiveParallelism", "minSessionActiveParallelism", nullable=True
+)
+_METRICS = _struct(
+    {
+        "numFilesAdded": _LONG, "numFilesRemoved": _LONG, "filesAdded": _SIZES, "filesRemoved": _SIZES, "partitionsOptimized": _LONG,
+        "zOrderStats": _Z_ORDER, "clusteringStats": _CLUSTERING, "numBins": _LONG, "numBatches": _LONG, "totalConsideredFiles": _LONG,
+        "totalFilesSkipped": _LONG, "preserveInsertionOrder": BooleanType(), "numFilesSkippedToReduceWriteAmplification": _LONG,
+        "numBytesSkippedToReduceWriteAmplification": _LONG, "startTimeMs": _LONG, "endTimeMs": _LONG, "totalClusterParallelism": _LONG,
+        "totalScheduledTasks": _LONG, "autoCompactParallelismStats": _PARALLELISM,
+        "deletionVectorStats": _numbers("numDeletionVectorsRemoved", "numDeletionVectorRowsRemoved"), "numTableColumns": _LONG, "numTableColumnsWithStats": _LONG,
+    }
+)  # fmt: skip
+ANSWER = _struct({"path": StringType(), "metrics": _METRICS})
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """What is known of a finished OPTIMIZE.
+
+    snapshot      the snapshot that it was planned against
+    considered    the live files of the partitions that it was asked for
+    rewritten     what it committed
+    clustered_by  the table's clustering columns, by the table's names; empty without clustering
+    span_ms       start and end, in milliseconds since 1970 (UTC)
+    """
+
+    snapshot: Snapshot
+    considered: Sequence[AddFile]
+    rewritten: Rewritten
+    z_ordered: bool
+    clustered_by: Sequence[ColumnPath]
+    span_ms: tuple[int, int]
+
+
+def optimize_frame(spark: SparkSession, done: Optimized) -> DataFrame:
+    """One row: `path` and `metrics`."""
+    values = {"path": location(done.snapshot.table), "metrics": _metrics(done, spark.sparkContext.defaultParallelism)}
+    return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(ANSWER)), ANSWER)
+
+
+def _metrics(done: Optimized, parallelism: int) -> dict[str, Any]:
+    out, columns = done.rewritten, len(done.snapshot.schema.fields)
+    indexed = done.snapshot.properties.num_indexed_columns
+    return {
+        "numFilesAdded": len(out.added),
+        "numFilesRemoved": len(out.removed),
+        "filesAdded": _sizes(out.added),
+        "filesRemoved": _sizes(out.removed),
+        "partitionsOptimized": out.partitions,
+        "zOrderStats": _z_order(out) if done.z_ordered else None,
+        "clusteringStats": _clustering(done) if done.clustered_by else None,
+        "numBins": out.bins,
+        "numBatches": 1,
+        "totalConsideredFiles": len(done.considered),
+        "totalFilesSkipped": len(done.considered) - len(out.removed),
+        "preserveInsertionOrder": False,
+        "numFilesSkippedToReduceWriteAmplification": 0,
+        "numBytesSkippedToReduceWriteAmplification": 0,
+        "startTimeMs": done.span_ms[0],
+        "endTimeMs": done.span_ms[1],
+        "totalClusterParallelism": parallelism,
+        "totalScheduledTasks": 0,
+        "autoCompactParallelismStats": None,
+        "deletionVectorStats": {"numDeletionVectorsRemoved": out.vectors, "numDeletionVectorRowsRemoved": out.vector_rows} if out.vectors else None,
+        "numTableColumns": columns,
+        "numTableColumnsWithStats": columns if indexed < 0 else min(indexed, columns),
+    }
+
+
+def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
+    total = sum(sizes)
+    return {
+        "min": min(sizes, default=None),
+        "max": max(sizes, default=None),
+        "avg": total / len(sizes) if sizes else 0.0,
+        "totalFiles": len(sizes),
+        "totalSize": total,
+    }
+
+
+def _z_order(out: Rewritten) -> dict[str, Any]:
+    """zOrderStats: every file is sorted anew, so that no input file counts as part of a cube."""
+    files = {"num": len(out.removed), "size": sum(out.removed)}
+    return {
+        "strategyName": "all", "inputCubeFiles": {"num": 0, "size": 0}, "inputOtherFiles": files, "inputNumCubes": 0,
+        "mergedFiles": files, "numOutputCubes": out.partitions, "mergedNumCubes": None,
+    }  # fmt: skip
+
+
+def _clustering(done: Optimized) -> dict[str, Any]:
+    """clusteringStats: files are in a cube by the tags that both engines write."""
+    cubes = {f.path: cube for f in done.considered if (cube := cube_of(f, done.clustered_by)) is not None}
+    inside, other = [f.size_bytes for f in done.considered if f.path in cubes], [f.size_bytes for f in done.considered if f.path not in cubes]
+    return {
+        "inputZCubeFiles": {"numFiles": len(inside), "size": sum(inside)},
+        "inputOtherFiles": {"numFiles": len(other), "size": sum(other)},
+        "inputNumZCubes": len(set(cubes.values())),
+        "mergedFiles": {"numFiles": len(done.rewritten.removed), "size": sum(done.rewritten.removed)},
+        "numOutputZCubes": done.rewritten.bins,
+    }
+
+
+AFFECTED = StructType([StructField("num_affected_rows", LongType())])
+
+
+def affected_frame(spark: SparkSession, rows: int) -> DataFrame:
+    """One row with the number."""
+    return rows_frame(spark, AFFECTED, [(rows,)])
+
+
+PATH = StructType([StructField("path", StringType())])
+
+
+def path_frame(spark: SparkSession, places: Sequence[str]) -> DataFrame:
+    """One row for each path, as Spark spells it."""
+    return rows_frame(spark, PATH, ((location(p),) for p in places))
+
+
+DESCRIPTION = StructType([StructField("col_name", _TEXT, False), StructField("data_type", _TEXT, False), StructField("comment", _TEXT)])
+INFO = StructType([StructField("info_name", _TEXT, False), StructField("info_value", _TEXT, False)])
+PAIRS = StructType([StructField("key", _TEXT, False), StructField("value", _TEXT, False)])
+ONE_COLUMN = StructType([StructField("col_name", _TEXT, False)])
+STATEMENT = StructType([StructField("createtab_stmt", _TEXT, False)])
+
+
+def partition_types(snapshot: Snapshot) -> StructType:
+    """The table's partition columns."""
+    known = {f.name: f for f in table_schema(snapshot).fields}
+    return StructType([StructField(n, bare(known[n].dataType), True) for n in snapshot.partition_columns])

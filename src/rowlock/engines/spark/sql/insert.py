@@ -1,0 +1,208 @@
+"""INSERT: its static partitions, the word DEFAULT by Spark's own rule, and the casts of its rows to a table's columns by the session's store assignment policy.
+
+Under the policy ANSI values of any type that can be cast are stored, too, as delta-spark does: '7' in a column of numbers.  A value that is none raises.
+`insertInto` on a Delta table refuses options: Spark drops them, so that `replaceWhere`, say, would replace all rows.
+Spark's statement has no room for them, so PySpark's own method is wrapped, once for the process; it looks at sessions with Rowlock alone.
+What a client of a Connect server asks for never passes there: on a server the client's request is looked up, which has them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType, StringType, StructField, StructType, VariantType
+
+from rowlock.conditions import named
+from rowlock.engines.spark.catalyst.analysis import DEFAULT
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, bare, catalyst, class_name, nullable
+from rowlock.engines.spark.catalyst.types import store_policy
+from rowlock.engines.spark.read.scan import empty_frame, table_schema
+from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.session import is_enabled
+from rowlock.exceptions import ConstraintViolated, SchemaMismatch, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.schema import quote
+
+
+def partition_literal(table: DataFrame, name: str, value: str | None, path: str, *, replaces: bool = False) -> tuple[Column, Column]:
+    """(the value as a column of the type that the table's column has, the condition that the table's column is it).  Raises SchemaMismatch.
+
+    The cast is ANSI's under every setting, as Spark has it for static partitions: a text that is no value of the type raises when it is computed, where
+    null in its place would overwrite the null partition.  `replaces`: the partition is to be overwritten, and ConstraintViolated is raised for the
+    empty text, whose rows would lie in the null partition.
+    """
+    field = next((f for f in table.schema.fields if f.name.lower() == name.lower()), None)
+    if field is None:
+        raise SchemaMismatch(f"There is no column {name!r}; the table has {', '.join(table.columns)}", table=path)
+    if replaces and value == "" and isinstance(field.dataType, (StringType, BinaryType)):
+        text = f"{name} = '' is the null partition in the log, and which rows would be replaced is not certain: write {name} = NULL"
+        condition = named("DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=f"({name} = '')", message="the rows would lie in the null partition")
+        raise ConstraintViolated(text, table=path, condition=condition)
+    literal = catalyst(table.sparkSession).ansi_cast(F.lit(value), bare(field.dataType))
+    return literal, F.col(quote(field.name)).eqNullSafe(literal)
+
+
+def is_default(expression: JavaObject) -> bool:
+    """Whether an expression is the word DEFAULT, as Spark reads it whether or not a column has this name."""
+    return class_name(expression) == "UnresolvedAttribute" and [str(p).upper() for p in expression.nameParts().mkString("\n").split("\n")] == [DEFAULT]
+
+
+def with_defaults(nodes: Nodes, insert: JavaObject, newest: Callable[[], Snapshot]) -> JavaObject:
+    """The query of an INSERT with the word DEFAULT replaced by the default of the column that it is for; null where it has none."""
+    if DEFAULT not in str(insert.query().toString()).upper():
+        return insert.query()
+    relation = empty_frame(nodes.spark, table_schema(newest()))._jdf.queryExecution().analyzed()
+    parts = [relation if n == 0 else insert.productElement(n) for n in range(insert.productArity())]
+    analysis = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
+    rule = analysis.ResolveColumnDefaultInCommandInputQuery(nodes.spark._jsparkSession.sessionState().catalogManager())
+    return rule.apply(insert.copy(*parts)).query()
+
+
+_NESTED = (StructType, ArrayType, MapType)
+
+
+def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool = False, fills: bool = False) -> DataFrame:
+    """The rows under these columns, by position; with `by_name`, fields within structs by their names.  With `fills` fields that structs lack are null.
+
+    Raises Spark's AnalysisException for a type that may not be stored in a column's.
+
+    Null is let through, for the table's own check of it; a value that does not fit raises when the rows are computed.
+    """
+    spark, bridge = rows.sparkSession, catalyst(rows.sparkSession)
+    schema = nullable(StructType([StructField(f.name, bare(f.dataType), True) for f in columns]))
+    wanted = empty_frame(spark, schema)._jdf.queryExecution().analyzed().output()
+    conf = spark._jsparkSession.sessionState().conf()
+    rows = _filled(rows, schema) if fills else rows
+    rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
+    if by_name and rows.columns != schema.names:  # spelled otherwise, which Spark heeds where the session does
+        rows = rows.toDF(*schema.names)
+    resolver: Any = bridge.jvm.org.apache.spark.sql.catalyst.analysis.TableOutputResolver
+    default = getattr(resolver, "resolveOutputColumns$default$6")()
+    plan = resolver.resolveOutputColumns(table, wanted, rows._jdf.queryExecution().analyzed(), by_name, conf, default)
+    return bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])
+
+
+def _filled(rows: DataFrame, wanted: StructType) -> DataFrame:
+    """The rows whose structs have all fields of the wanted ones, those that they lack as nulls."""
+    bridge, names = catalyst(rows.sparkSession), rows.columns
+    given = [bridge.column(a) for a in bridge.list(rows._jdf.queryExecution().analyzed().output())]
+    columns = [_with_fields(c, have.dataType, want.dataType) for c, have, want in zip(given, rows.schema.fields, wanted.fields, strict=True)]
+    changed = any(made is not held for made, held in zip(columns, given, strict=True))
+    return rows.select(*(c.alias(n) for c, n in zip(columns, names, strict=True))) if changed else rows
+
+
+def _with_fields(value: Column, have: DataType, want: DataType) -> Column:
+    """A value whose structs have the fields of `want` that they lack, as nulls; those that only they have stay at the end."""
+    if not (isinstance(have, StructType) and isinstance(want, StructType)):
+        return value
+    held, known = {f.name.lower(): f for f in have.fields}, {f.name.lower() for f in want.fields}
+    if known <= held.keys() and not any(isinstance(f.dataType, StructType) for f in have.fields):
+        return value
+    fields = [
+        F.lit(None).cast(w.dataType).alias(w.name)
+        if (f := held.get(w.name.lower())) is None
+        else _with_fields(value.getField(f.name), f.dataType, w.dataType).alias(f.name)
+        for w in want.fields
+    ]
+    extra = [value.getField(f.name).alias(f.name) for f in have.fields if f.name.lower() not in known]
+    return F.when(value.isNotNull(), F.struct(*fields, *extra))
+
+
+def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:
+    """The rows with those columns cast whose type Spark would not store in the wanted one: NULL, which has no type, under every policy; all that can be under ANSI."""
+    bridge = catalyst(rows.sparkSession)
+    attributes = bridge.list(rows._jdf.queryExecution().analyzed().output())
+    columns, names = [bridge.column(a) for a in attributes], rows.columns
+    changed = False
+    for n, (actual, field) in enumerate(zip(rows.schema.fields, wanted.fields, strict=True)):
+        type_ = _stored_type(bridge, actual.dataType, field.dataType, by_name, ansi)
+        if type_ != actual.dataType:
+            columns[n], changed = bridge.ansi_cast(columns[n], type_).alias(names[n]), True
+    return rows.select(*columns) if changed else rows
+
+
+def _stored_type(bridge: Catalyst, actual: DataType, wanted: DataType, by_name: bool, ansi: bool) -> DataType:
+    """The type of a value, with that of the wanted type in place of each part that `_castable` casts."""
+    if isinstance(actual, NullType):
+        return wanted
+    if isinstance(actual, StructType) and isinstance(wanted, StructType) and len(actual.fields) == len(wanted.fields):
+        known = {f.name.lower(): f for f in wanted.fields}
+        into = [known.get(a.name.lower()) for a in actual.fields] if by_name else wanted.fields
+        pairs = [
+            (a, a.dataType if w is None else _stored_type(bridge, a.dataType, w.dataType, by_name, ansi)) for a, w in zip(actual.fields, into, strict=True)
+        ]
+        return StructType([StructField(a.name, t, a.nullable, a.metadata) for a, t in pairs])
+    if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType):
+        return ArrayType(_stored_type(bridge, actual.elementType, wanted.elementType, by_name, ansi), actual.containsNull)
+    if isinstance(actual, MapType) and isinstance(wanted, MapType):
+        key, value = (_stored_type(bridge, *kinds, by_name, ansi) for kinds in ((actual.keyType, wanted.keyType), (actual.valueType, wanted.valueType)))
+        return MapType(key, value, actual.valueContainsNull)
+    if not ansi or actual == wanted or (isinstance(wanted, _NESTED) and (type(actual) is type(wanted) or isinstance(actual, VariantType))):
+        return actual
+    if isinstance(wanted, _NESTED):
+        return wanted  # which no cast makes: Spark says so, as delta-spark has it
+    types = bridge.data_type
+    return actual if bridge.cast.canANSIStoreAssign(types.fromJson(actual.json()), types.fromJson(wanted.json())) else wanted
+
+
+_HARMLESS = frozenset(("path", "header", "inferschema"))
+_TAGS, _OF_CONNECT = "spark.job.tags", "SparkConnect_OperationTag"
+"""A thread that runs what a client asked for has a tag that names the request."""
+_watched = False
+
+
+def refuse_options(is_delta: Callable[[SparkSession, str], bool]) -> None:
+    """Wraps `DataFrameWriter.insertInto`, unless it is wrapped; `is_delta` says whether a name of the catalog is a Delta table's."""
+    global _watched
+    if _watched:
+        return
+    plain = DataFrameWriter.insertInto
+
+    @functools.wraps(plain)
+    def insert_into(self: DataFrameWriter, tableName: str, overwrite: bool | None = None) -> None:
+        spark: SparkSession = self._spark
+        if is_enabled(spark) and (given := _options(self, spark)) and is_delta(spark, tableName):
+            _refuse(given[0], tableName)
+        plain(self, tableName, overwrite)
+
+    DataFrameWriter.insertInto = insert_into  # type: ignore[method-assign]
+    _watched = True
+
+
+def _options(writer: DataFrameWriter, spark: SparkSession) -> list[str]:
+    """The names of the options that a writer was given, but for those that mean nothing for any table."""
+    jwriter: Any = writer._jwrite
+    names = [str(pair._1()) for pair in catalyst(spark).list(jwriter.extraOptions().originalMap().toSeq())]
+    return sorted(n for n in names if n.lower() not in _HARMLESS)
+
+
+def refuse_options_of_client(spark: SparkSession, table: str) -> None:
+    """Raises UnsupportedFeature where the INSERT that this thread runs is the `insertInto` of a client of a Connect server, with options."""
+    tags = str(spark.sparkContext.getLocalProperty(_TAGS) or "").split(",")
+    if not any(tag.startswith(_OF_CONNECT) for tag in tags):
+        return
+    bridge = catalyst(spark)
+    running = module(bridge.jvm, CONNECT_SERVICE).executionManager().listExecuteHolders()
+    for holder in bridge.list(running):
+        if str(holder.jobTag()) not in tags:
+            continue  # another's request
+        write = holder.request().getPlan().getCommand().getWriteOperation()
+        inserts = str(write.getTable().getSaveMethod().name()).endswith("INSERT_INTO")
+        given = sorted(str(n) for n in write.getOptionsMap() if str(n).lower() not in _HARMLESS)
+        if inserts and given:
+            _refuse(given[0], table)
+
+
+def _refuse(option: str, table: str) -> NoReturn:
+    raise UnsupportedFeature(
+        f"The option {option} before insertInto is refused: Spark drops it. Use saveAsTable, writeTo(...).overwrite(condition) or "
+        "INSERT INTO ... REPLACE WHERE, or leave it out",
+        feature=f"option {option} of insertInto",
+        access="write",
+        table=table,
+    )

@@ -1,0 +1,172 @@
+"""Computes generated columns wherever a statement does not set them, and gives new rows their numbers in identity columns (I3, I5, I9).
+
+A generated value is computed from the row as it will be written, after the statement's own values were cast to the table's types.
+Whether a value that a statement does set is right is checked together with the table's constraints (`constraint_checks`).
+Rows that need numbers, those of an append and those that a MERGE inserts, are pinned and counted first, so that as many numbers are reserved as
+there are rows, and a row keeps its number in every rebase: it follows from the row's place among the pinned ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Resolver, Target, analyzed
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.engines.spark.catalyst.errors import public_errors
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.frames.reading import read_frame
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
+from rowlock.engines.spark.statements.sources import Source, pin
+from rowlock.exceptions import StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import logical
+from rowlock.protocol.generated import Generated, generated_columns
+from rowlock.protocol.identity import Identity, identity_columns, refuse_explicit, refuse_update
+from rowlock.protocol.schema import quote
+
+
+def generated_values(target: Target, given: Collection[str]) -> dict[str, Column]:
+    """The expression of each generated column that is not in `given`, over columns with the table's names."""
+    return {g.name: _value(g, target.schema) for g in target.generated if g.name not in given}
+
+
+def _value(column: Generated, schema: StructType) -> Column:
+    return F.expr(column.expression).cast(schema[column.name].dataType)
+
+
+def with_generated_values(frame: DataFrame, schema: StructType, columns: Collection[Generated]) -> DataFrame:
+    """A DataFrame with the table's column names, in which `columns` are computed from the others."""
+    computed = {c.name: _value(c, schema) for c in columns}
+    return _replaced(frame, computed) if computed else frame
+
+
+def _replaced(frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
+    return frame.select(*(computed[n].alias(n) if n in computed else F.col(quote(n)) for n in frame.columns))
+
+
+def with_recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
+    """The outputs of a statement with the columns `computed` calculated from the other outputs, as one projection of what the statement reads.
+
+    A frame that is not a projection is returned unchanged: `Resolver.resolved` refuses it by name.
+    """
+    if not computed or class_name(analyzed(frame)) != "Project":
+        return frame
+    outer = analyzed(_replaced(frame, computed))
+    if class_name(outer) != "Project" or class_name(outer.child()) != "Project":
+        return frame
+    bridge = resolver.bridge
+    outputs = bridge.collapse_project.buildCleanedProjectList(outer.projectList(), outer.child().projectList())
+    return bridge.dataframe(bridge.project(outputs, outer.child().child()), resolver.spark, frame._jdf.sparkSession())
+
+
+@dataclass(frozen=True, slots=True)
+class _ResolvedRow:
+    """The table's row with its generated columns computed, resolved over the table's columns."""
+
+    relation: Relation
+    outputs: JavaObject
+
+
+def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Rows on the driver with all generated columns computed anew from the other columns.  No job."""
+    if not table.num_rows or not generated_columns(snapshot.schema):
+        return table
+    found: _ResolvedRow = evaluator.cached_for_settings(("generated", snapshot.metadata.schema_string), lambda: _resolved(evaluator, snapshot))
+    session = evaluator.session()
+    rows = logical(table, snapshot)
+    local = evaluator.bridge.local(found.relation.seq, rows, found.relation.schema_json, session)
+    result = evaluator.bridge.evaluate(evaluator.bridge.with_fixed_time(evaluator.bridge.project(found.outputs, local)), evaluator.spark, session)
+    for column in generated_columns(snapshot.schema):
+        at = table.column_names.index(column.name)
+        table = table.set_column(at, table.schema.field(at), result.column(column.name).cast(table.schema.field(at).type))
+    return table
+
+
+@public_errors()
+def _resolved(evaluator: Evaluator, snapshot: Snapshot) -> _ResolvedRow:
+    target = evaluator.target(snapshot)
+    computed = generated_values(target, ())
+    frame = evaluator.probe(target, None, evaluator.session())
+    plan = analyzed(frame.select(*(computed[n].alias(n) if n in computed else target.columns[n] for n in target.schema.names)))
+    return _ResolvedRow(target.row(evaluator.bridge), plan.projectList())
+
+
+class Inserting(Protocol):
+    """A WHEN clause, once it is known which columns it sets."""
+
+    @property
+    def sets(self) -> tuple[str, ...]: ...
+
+
+@contextmanager
+def numbered_rows(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame) -> Iterator[DataFrame]:
+    """The rows of an append with the identity columns that they lack; what was pinned for them is released at the end of the block.
+
+    Raises StatementRefused for rows that give a column which is generated always.
+    """
+    given = {name.lower() for name in frame.columns}
+    refuse_explicit(snapshot.schema, given, snapshot.table)
+    absent = [i for i in identity_columns(snapshot.schema) if i.name.lower() not in given]
+    if not absent:
+        yield frame
+        return
+    source = pin(evaluator, frame, evaluator.bridge)
+    try:
+        firsts = evaluator.numbers(absent).take(source.num_rows)
+        rows = source.numbered_frame(evaluator)
+        yield rows.select(*(F.col(quote(n)) for n in frame.columns), *(_number(i, firsts, F.col(SOURCE_ROW)) for i in absent))
+    finally:
+        source.release(evaluator)
+
+
+def furthest_number(evaluator: Evaluator, snapshot: Snapshot, column: Identity) -> int | None:
+    """The number in the rows of a snapshot that lies furthest in the direction of the column's step; None where all are null.  One Spark job."""
+    value = F.col(quote(column.name))
+    row = read_frame(evaluator, snapshot).agg(F.max(value) if column.step > 0 else F.min(value)).first()
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def _number(column: Identity, firsts: Mapping[str, int], row: Column) -> Column:
+    return (F.lit(firsts[column.name]).cast("bigint") + row * F.lit(column.step).cast("bigint")).alias(column.name)
+
+
+def numbered_by(tables: Target, updates: Sequence[Inserting], inserts: Sequence[Inserting], snapshot: Snapshot) -> list[Identity]:
+    """The identity columns that the inserts of a MERGE leave out.  Raises StatementRefused for clauses that set what they may not."""
+    for clause in updates:
+        refuse_update(snapshot.schema, set(clause.sets), snapshot.table)
+    for clause in inserts:
+        refuse_explicit(snapshot.schema, {name.lower() for name in clause.sets}, snapshot.table)
+    found = []
+    for column in tables.identities if inserts else ():
+        setting = [column.name in clause.sets for clause in inserts]
+        if any(setting) and not all(setting):
+            raise StatementRefused(
+                f"Some WHEN NOT MATCHED clauses set the identity column {column.name} and others do not: let all of them set it, or none",
+                what="an identity column that some clauses set",
+                table=snapshot.table,
+            )
+        found += [] if all(setting) else [column]
+    return found
+
+
+def numbered_inserts(evaluator: Evaluator, tables: Target, columns: Sequence[Identity], source: Source, inserts: Resolved) -> Resolved:
+    """The outputs of a MERGE's inserts with numbers in the identity columns; reserves one for each row of the source."""
+    if not columns:
+        return inserts
+    firsts, bridge = evaluator.numbers(columns).take(source.num_rows), evaluator.bridge
+    one = StructType([StructField(SOURCE_ROW, LongType(), False)])
+    rows = bridge.local(bridge.seq([tables.source_row]), pa.table({SOURCE_ROW: pa.array([], pa.int64())}), one.json(), evaluator.session())
+    frame = bridge.dataframe(rows, evaluator.spark)
+    numbers = bridge.list(analyzed(frame.select(*(_number(i, firsts, bridge.column(tables.source_row)) for i in columns))).projectList())
+    outputs = bridge.list(inserts.outputs)
+    for column, number in zip(columns, numbers, strict=True):
+        outputs[tables.schema.names.index(column.name)] = number
+    return replace(inserts, outputs=bridge.seq(outputs))
