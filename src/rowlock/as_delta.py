@@ -3,7 +3,7 @@
 The same as `rowlock run` from inside of the program.  docs/recipes/from-delta-spark.md has what differs.
 """
 
-from rowlock.api.as_delta import install
+from rowlock.api.enable import install
 
 __all__ = ["install"]
 

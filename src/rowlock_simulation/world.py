@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from rowlock.log.table_log import TableLog
-from rowlock.storage.address import parse
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.storage.local import LocalStore
-from rowlock.storage.options import Settings
+from rowlock.storage.options import Settings, parse
 from rowlock.storage.remote import RemoteStore
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.state.shared import SharedState

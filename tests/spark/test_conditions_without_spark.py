@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from rowlock.parquet.conditions import holds
+from rowlock.parquet.checks import holds
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.conditions import Undecided, parsed
 from rowlock.protocol.predicates import Not

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from rowlock.api import as_delta
+from rowlock.api import enable
 from rowlock.engines.spark.session.delta_spark_programs import CATALOG, EXTENSION, without_classes, without_jars
 
 PIPELINE = Path(__file__).parent / "programs" / "pipeline.py"
@@ -167,7 +167,7 @@ def test_the_modules_have_delta_sparks_names() -> None:
     import delta.exceptions
     import delta.tables
 
-    made = as_delta._modules(lambda name: None)
+    made = enable._modules(lambda name: None)
     theirs = {name for name, value in vars(delta.tables).items() if isinstance(value, type) and value.__module__ == "delta.tables"}
     assert theirs <= set(made["delta.tables"].__all__)
     errors = {name for name, value in vars(delta.exceptions).items() if isinstance(value, type) and value.__module__.startswith("delta.exceptions")}

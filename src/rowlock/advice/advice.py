@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from rowlock import display
-from rowlock.advice.clustering import advised_keys
 from rowlock.advice.costs import Costs, Pair, costs, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, Run
-from rowlock.advice.keys import hot_keys
+from rowlock.advice.keys import advised_keys, hot_keys
 from rowlock.protocol.properties import KNOBS
 from rowlock.protocol.schema import column_name
 

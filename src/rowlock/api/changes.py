@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.api import client_statements, expressions
+from rowlock.api import connect, expressions
 from rowlock.api.handle import Plan, Receipts, Runner
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -46,7 +46,7 @@ class Changes:
         expressions.expression(condition, "condition")
         if is_connect(self._runner.spark):
             self._receipts.last = None
-            return client_statements.delete(self._runner, condition, self._alias)
+            return connect.delete(self._runner, condition, self._alias)
         self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
 
     def _truncate(self) -> None:
@@ -81,7 +81,7 @@ class Changes:
         assigned = expressions.assignments(condition, set, "set", self._runner.path)
         if is_connect(self._runner.spark):
             self._receipts.last = None
-            return client_statements.update(self._runner, condition, assigned, self._alias)
+            return connect.update(self._runner, condition, assigned, self._alias)
         self._update(condition, assigned)
 
     def _update(self, condition: Expression | None, assigned: Mapping[Any, Expression], values_from: Sequence[DataFrame] = ()) -> None:

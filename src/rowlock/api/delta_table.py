@@ -8,17 +8,16 @@ from typing import Any
 from rowlock import arguments, display
 from rowlock.api import connect, expressions, table_properties
 from rowlock.api.changes import Changes
-from rowlock.api.clones import Clones
+from rowlock.api.clones import Clones, convert
 from rowlock.api.connect import classic
-from rowlock.api.convert import convert
 from rowlock.api.definitions import Definitions
+from rowlock.api.frames import frame_of_newest
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.maintenance import Maintenance
-from rowlock.api.newest import frame_of_newest
 from rowlock.api.placement import open_by_name
 from rowlock.api.table_builder import DeltaTableBuilder
+from rowlock.api.table_properties import Upgrades
 from rowlock.api.transaction import DeltaTransaction
-from rowlock.api.upgrades import Upgrades
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.answers import detail_frame, history_frame
 from rowlock.exceptions import TableNotFound

@@ -1,18 +1,30 @@
-"""`rowlock.enable` and `rowlock.sql`: Rowlock under Spark's own entrances, and the same statements by a call."""
+"""`rowlock.enable` and `rowlock.sql`: Rowlock under Spark's own entrances, and the same statements by a call; and programs that were written for delta-spark.
+
+Such a program gets our modules `delta`, settings and sessions by `rowlock run job.py` or by `import rowlock.as_delta`.  Must never import delta-spark's own modules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
-from rowlock import arguments, threads
+from rowlock import arguments, exceptions, threads
 from rowlock.api import expressions
 from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
+from rowlock.api.merge_builder import DeltaMergeBuilder
+from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.sql import answers
-from rowlock.api.sql.by_call import run_text
+from rowlock.api.sql.answers import run_text
+from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.session.delta_spark_programs import change_sessions
 from rowlock.engines.spark.sql import insert, session
+from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
+from rowlock.version import VERSION
 
 _enabling = threads.module_lock()
 
@@ -95,3 +107,78 @@ def sql(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] 
     """
     check_classic(spark, "rowlock.sql")
     return run_text(expressions.session(spark, "spark"), arguments.text(text, "text"), arguments.sql_values(args, "args"))
+
+
+_LOGGER = logging.getLogger("rowlock")
+_TABLES = (DeltaTable, DeltaMergeBuilder, DeltaOptimizeBuilder, DeltaTableBuilder, IdentityGenerator)
+
+
+def install(announce: Callable[[str], None] = _LOGGER.warning, missing: Callable[[str], None] = lambda name: None) -> None:
+    """Puts Rowlock in delta-spark's place in this process.  Called again it does nothing.  Starts no session.
+
+    Args:
+        announce: Called with one line for people: which of delta-spark's JARs and settings were left out.
+        missing: Called with the full name that a program looked for in the modules `delta` and that Rowlock does not have.
+
+    Raises:
+        InvalidInput: delta-spark's own modules are imported already; the program holds their classes.
+    """
+    if isinstance(sys.modules.get("delta"), _Module):
+        return
+    if theirs := sorted(name for name in sys.modules if name == "delta" or name.startswith("delta.")):
+        raise InvalidInput(f"{theirs[0]} is imported already, so this program holds delta-spark's classes: import rowlock.as_delta first, or use rowlock run")
+    sys.modules |= _modules(missing)
+    reported: set[str] = set()
+
+    def left_out(names: Iterable[str]) -> None:
+        if new := [name for name in dict.fromkeys(names) if name not in reported]:
+            reported.update(new)
+            announce(f"Rowlock serves Delta tables: left out delta-spark's {', '.join(new)}")
+
+    change_sessions(enable, left_out)
+
+
+class _Module(ModuleType):
+    """A module of delta-spark's name with Rowlock's classes in it."""
+
+    def __init__(self, name: str, members: Mapping[str, Any], missing: Callable[[str], None]) -> None:
+        super().__init__(name, f"Rowlock in the place of delta-spark's {name}.")
+        self.__dict__.update(members)
+        self.__all__ = [*members]
+        self._missing = missing
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            self._missing(f"{self.__name__}.{name}")
+        raise AttributeError(f"Rowlock has no {self.__name__}.{name}")
+
+
+def _modules(missing: Callable[[str], None]) -> dict[str, ModuleType]:
+    """The modules of delta-spark's wheel that programs import."""
+    parts: dict[str, dict[str, Any]] = {
+        "delta.tables": {kind.__name__: kind for kind in _TABLES},
+        "delta.exceptions": {
+            n: kind for n, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, DeltaConcurrentModificationException)
+        },
+        "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
+        "delta.version": {"__version__": VERSION},
+    }
+    parts["delta"] = {
+        "DeltaTable": DeltaTable,
+        "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
+        "__version__": VERSION,
+    }
+    modules: dict[str, ModuleType] = {name: _Module(name, members, missing) for name, members in parts.items()}
+    whole = modules["delta"]
+    whole.__path__ = []  # a package: `import delta.tables` works
+    for name, module in modules.items():
+        if name != "delta":
+            setattr(whole, name.removeprefix("delta."), module)
+    return modules
+
+
+def configure_spark_with_delta_pip(spark_session_builder: Any, extra_packages: list[str] | None = None) -> Any:
+    """Returns the builder with `extra_packages` in `spark.jars.packages`; delta-spark's own JAR is not added, since Rowlock needs none."""
+    if extra_packages:
+        spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
+    return spark_session_builder

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import display
-from rowlock.api import client_statements, expressions
+from rowlock.api import connect, expressions
 from rowlock.api.handle import Handle, Receipts, Runner
 from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -281,7 +281,7 @@ class DeltaMergeBuilder:
         """
         self._receipts.last = None
         if is_connect(self._handle.spark):
-            return client_statements.merge(self._handle, self._source, self._condition, self._clauses, self._alias, evolves=self._evolves)
+            return connect.merge(self._handle, self._source, self._condition, self._clauses, self._alias, evolves=self._evolves)
         pinned: list[Any] = []
         with self._handle.commits("merge"), self._handle.holding(pinned):
             return self._executed(self._evolves or settings().flag("schema.autoMerge.enabled"), pinned)

@@ -16,7 +16,7 @@ from rowlock.engines.spark.statements.compaction import files_where, predicate_t
 from rowlock.engines.spark.statements.row_order import Order
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import order_bins, order_columns, purge_bins, target_bytes
-from rowlock.parquet.stale_files import files_with_dropped_columns
+from rowlock.parquet.files import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.schema import ColumnPath

@@ -1,29 +1,37 @@
-"""What an overwrite replaces: all rows, those of a condition, those that a new row matches, the partitions that the new rows fall into, or the table's
-columns with its rows."""
+"""What an overwrite replaces: all rows, those of a condition, those that a new row matches (`replace_using` and `replace_on`, delta-spark's replaceUsing
+and replaceOn), the partitions that the new rows fall into, or the table's columns with its rows.
+
+An overwrite that says that it changes no row (delta-spark's option dataChange=false) is a compaction, once the rows were compared.  delta-spark takes the
+writer's word: a row that another commit added meanwhile would be lost, and streams would never hear of it.  Here the rows that are given
+must be those that the table holds, and its files are rewritten by OPTIMIZE, which no other writer can be harmed by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rowlock import arguments
 from rowlock.api import expressions
-from rowlock.api.handle import Handle
+from rowlock.api.handle import Handle, Receipts
+from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.row_writes import Stage
 from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, append_statement, conform
-from rowlock.engines.spark.statements.compaction import check_partition_condition
-from rowlock.engines.spark.statements.overwrites import condition_of, partitions_of
+from rowlock.engines.spark.statements.compaction import WITHOUT_CHANGE, check_partition_condition
+from rowlock.engines.spark.statements.overwrites import condition_of, matching_statements, partitions_of
+from rowlock.engines.spark.statements.row_comparison import have_same_rows
 from rowlock.engines.spark.statements.row_statements import delete_statement
-from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
+from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile, SetTransaction
+from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.schema import nullable
 from rowlock.transaction.definition import replacement
@@ -170,3 +178,57 @@ def _staged(handle: Handle, rows: DataFrame, draft: Snapshot, max_records: int |
     handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
     blocks = append_blocks(handle.evaluator, draft, conform(rows, table_schema(draft), handle.path), max_records=max_records)
     return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
+
+
+def overwrite_matching(
+    handle: Handle,
+    df: DataFrame,
+    what: Matching,
+    *,
+    metadata: Callable[[Snapshot], Metadata] | None = None,
+    app: SetTransaction | None = None,
+    max_records: int | None = None,
+) -> Receipt:
+    """Deletes the rows of a table that a row of `df` matches, and adds all rows of `df`, in one commit.  Raises what a MERGE and an append raise."""
+    pinned: list[Source] = []
+
+    def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
+        statements = matching_statements(evaluator, snapshot, df, what.on, what.using, what.alias, pinned[-1] if pinned else None, max_records)
+        read_once: Source = statements[0].payload.source
+        if not any(read_once is p for p in pinned):
+            pinned.append(read_once)
+        said = {"replaceOn": str(what.on)} if what.on is not None else {"replaceUsing": list(what.using)}
+        return statements, {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns), **said}
+
+    with handle.holding(pinned):
+        return handle.run("WRITE", plan, metadata=metadata, app=app)
+
+
+def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
+    """Compacts the files of a table, or those of the partitions that `where` names.
+
+    Raises InvalidInput where the rows of `df` are others than the table has there, StatementRefused for a condition on other columns than partition columns.
+    """
+    snapshot = handle.state.refresh()
+    if where is not None:
+        check_partition_condition(handle.evaluator, snapshot, where, WITHOUT_CHANGE)
+    held = read_frame(handle.evaluator, snapshot)
+    if not have_same_rows(held if where is None else held.where(where), conform(df, table_schema(snapshot), handle.path)):
+        raise InvalidInput(
+            "data_change=False (dataChange=false) says that the rows stay the same, but those that are given are not the table's: leave it out to replace rows",
+            table=handle.path,
+            version=snapshot.version,
+        )
+    receipts = Receipts()
+    DeltaOptimizeBuilder(handle, receipts, where).executeCompaction()
+    assert receipts.last is not None
+    return receipts.last
+
+
+def no_table_yet(path: str) -> InvalidInput:
+    """The error for a new table whose rows are said to be no change."""
+    return InvalidInput(
+        "data_change=False (dataChange=false) says that the rows stay the same, but there is no table yet: leave it out to make one",
+        table=path,
+        condition=named("DELTA_DATA_CHANGE_FALSE", op="Create a Delta table"),
+    )

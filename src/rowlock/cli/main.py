@@ -222,7 +222,7 @@ def optimize(
     storage_option: StorageOption = None,
 ) -> None:
     """Rewrite the small files of a table, and files with many deleted rows, into fewer. No other writer fails because of it."""
-    from rowlock.cli.optimize import optimize_table
+    from rowlock.cli.inspect import optimize_table
 
     columns = [name.strip() for name in zorder.split(",") if name.strip()]
     optimize_table(path, where, columns, full, memory, _console(), _storage(storage_option))
@@ -246,7 +246,7 @@ def conflicts(
 @command()
 def advise(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
     """Recommend table properties (lock, conflict policy, ...) by the conflicts in a table's history, with reasons and figures."""
-    from rowlock.cli.advise import advise_on
+    from rowlock.cli.conflicts import advise_on
 
     advise_on(path, limit, as_json, _console(), _storage(storage_option))
 
@@ -264,7 +264,7 @@ def check(
     storage_option: StorageOption = None,
 ) -> bool:
     """Find damage in a table and risky writers, and list which engines may write it. Exit code 1 if something is certainly wrong."""
-    from rowlock.cli.check import check_table
+    from rowlock.cli.inspect import check_table
 
     return check_table(path, _console(), _storage(storage_option), json=json, commits=commits, files=files, footers=footers, deep=deep)
 
@@ -277,7 +277,7 @@ def repair(
     storage_option: StorageOption = None,
 ) -> bool:
     """Repair a damaged table as far as possible without losing a row. Exit code 1 if a damage remains."""
-    from rowlock.cli.check import repair_table
+    from rowlock.cli.inspect import repair_table
 
     return repair_table(path, _console(), _storage(storage_option), json=json, yes=yes)
 
@@ -297,7 +297,7 @@ def arbiter_create(
     storage_option: StorageOption = None,
 ) -> None:
     """Create the arbiter's DynamoDB table if it does not exist. AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ... in the options or environment say where."""
-    from rowlock.cli.check import create_arbiter
+    from rowlock.cli.inspect import create_arbiter
 
     create_arbiter(name, _console(), _storage(storage_option))
 
@@ -305,7 +305,7 @@ def arbiter_create(
 @command(of=arbiter, name="forget")
 def arbiter_forget(path: Annotated[str, typer.Argument(help="The path of a Delta table that was deleted.")], storage_option: StorageOption = None) -> None:
     """Delete the entries of a Delta table that was deleted, so that another can be created there; refused while its log exists."""
-    from rowlock.cli.check import forget_entries
+    from rowlock.cli.inspect import forget_entries
 
     forget_entries(path, _console(), _storage(storage_option))
 

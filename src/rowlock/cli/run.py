@@ -21,7 +21,7 @@ def run(program: str, arguments: Sequence[str]) -> int:
     At the end, prints to standard error which features the program used that Rowlock does not have.
     """
     from rowlock import exceptions
-    from rowlock.api.as_delta import install
+    from rowlock.api.enable import install
 
     refused: dict[str, None] = {}
     exceptions.on_refusal(lambda feature: refused.setdefault(feature))

@@ -24,8 +24,7 @@ from rowlock.log import frames
 from rowlock.protocol import action_json, names
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.names import LogFile
-from rowlock.storage.ranges import RangeFile
-from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.storage.store import NotFound, ObjectStore, RangeFile
 
 UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError)
 """The errors of pyarrow and of the parsing of actions for a file that is no checkpoint."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rowlock.limits import limits
 from rowlock.log import frames, pruning
-from rowlock.log.quick_bounds import QuickBounds
+from rowlock.log.pruning import QuickBounds
 from rowlock.protocol.actions import AddFile, FileKey
 from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.schema import StructType

@@ -1,12 +1,18 @@
-"""What a block of staged rows holds in the engines that use Arrow: rows on the driver, or rows in data files that are already written."""
+"""What a block of staged rows holds in the engines that use Arrow: rows on the driver, or rows in data files that are already written.
+
+Rows on the driver are converted where the table's schema has changed since they were staged.  Columns are matched by column id where the table
+has column mapping, else by name.  Types must be the same in both: after a type change the statement is staged again instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Kind, RowBlock
@@ -14,9 +20,10 @@ from rowlock.boundary.provenance import Mask, Origin
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.arrow_types import to_arrow, to_arrow_type
 from rowlock.protocol.clustering import Clustering
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
+from rowlock.protocol.schema import StructField, StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +84,37 @@ def living_positions(file: AddFile, dead: Mapping[str, BitMap64]) -> np.ndarray:
     """The sorted physical positions of the file's rows that are not in `dead`."""
     every = np.arange(file.num_records or 0, dtype=np.int64)
     return every[~np.isin(every, bitmap_to_numpy(dead[file.path]))] if dead.get(file.path) else every
+
+
+def recast(table: pa.Table, before: StructType, after: StructType) -> pa.Table:
+    """The rows with the columns of `after`: new columns are null, dropped columns are left out."""
+    rows = table.combine_chunks()
+    columns = [
+        _column(rows.column(before.fields.index(old)), old, f) if (old := _matching_field(before, f)) is not None else pa.nulls(rows.num_rows, _nullable(f))
+        for f in after.fields
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema([pa.field(f.name, c.type, True) for f, c in zip(after.fields, columns, strict=True)]))
+
+
+def _matching_field(before: StructType, field: StructField) -> StructField | None:
+    if field.column_id is not None:
+        return next((f for f in before.fields if f.column_id == field.column_id), None)
+    return before.find(field.name)
+
+
+def _nullable(field: StructField) -> pa.DataType:
+    return nullable_schema(pa.schema([pa.field("x", to_arrow_type(field.type))])).field(0).type
+
+
+def _column(column: Any, old: StructField, new: StructField) -> Any:
+    if not (isinstance(old.type, StructType) and isinstance(new.type, StructType)) or column.type == _nullable(new):
+        return column
+    held = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    held = held.chunk(0) if isinstance(held, pa.ChunkedArray) else held
+    parts = []
+    for f in new.type.fields:
+        before = _matching_field(old.type, f)
+        parts.append(pa.nulls(len(held), _nullable(f)) if before is None else _column(pc.struct_field(held, [old.type.fields.index(before)]), before, f))
+    return pa.StructArray.from_arrays(
+        parts, fields=[pa.field(f.name, p.type, True) for f, p in zip(new.type.fields, parts, strict=True)], mask=pc.is_null(held)
+    )

@@ -1,20 +1,29 @@
-"""Opens data files with pyarrow: by name on a local disk, by byte ranges in any other store.
+"""Opens data files with pyarrow, by name on a local disk, by byte ranges in any other store; and tells which hold what the table no longer has.
 
-Only the footer and the requested columns are fetched; an object small enough for one request is fetched whole.
+Only the footer and the requested columns are fetched; an object small enough for one request is fetched whole.  Dropped columns are left out by
+REORG ... APPLY (PURGE); types may have been widened since a file was written.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import from_arrow_type
+from rowlock.protocol.column_mapping import is_mapped
+from rowlock.protocol.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
+from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, MapType, StructField, StructType, type_name
 from rowlock.storage.local import storage_error
 from rowlock.storage.open import locate, missing_file
-from rowlock.storage.ranges import RangeFile
-from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.storage.store import NotFound, ObjectStore, RangeFile
+from rowlock.threads import side_by_side
 
 
 def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> pq.ParquetFile:
@@ -38,3 +47,70 @@ def _source(store: ObjectStore, key: str, size_bytes: int | None) -> io.BytesIO 
     if size is None:
         raise NotFound(key, store.root)
     return io.BytesIO(store.get(key)) if size <= limits().whole_object_bytes else RangeFile(store, key, size)
+
+
+_OWN = "__rowlock"
+
+
+def files_with_dropped_columns(store: ObjectStore, files: Iterable[AddFile], snapshot: Snapshot) -> list[AddFile]:
+    """Those of the files whose footer names a column that is none of the table's.  Only a table with mapped columns can have dropped any."""
+    if not is_mapped(snapshot.metadata.configuration):
+        return []
+    also = {snapshot.metadata.configuration.get(name) for name in (ROW_ID_COLUMN, COMMIT_VERSION_COLUMN)}
+    return _files(store, files, lambda fields: _holds_others([f for f in fields if f.name not in also and not f.name.startswith(_OWN)], snapshot.schema))
+
+
+def files_with_older_types(store: ObjectStore, files: Iterable[AddFile], snapshot: Snapshot) -> list[AddFile]:
+    """Those of the files whose footer has, for a column or inside of one, a type that the column had before it was widened."""
+    return _files(store, files, lambda fields: _holds_older(fields, snapshot.schema))
+
+
+def _files(store: ObjectStore, files: Iterable[AddFile], holds: Callable[[list[pa.Field]], bool]) -> list[AddFile]:
+    """Those of the files of whose columns `holds` says yes."""
+
+    def asked(file: AddFile) -> bool:
+        with open_parquet(store, file.path, file.size_bytes) as source:
+            return holds(list(source.schema_arrow))
+
+    held = list(files)
+    return [f for f, found in zip(held, side_by_side(asked, held, limits().file_threads), strict=True) if found]
+
+
+def _holds_others(fields: Sequence[pa.Field], known: StructType) -> bool:
+    """Whether fields of a file, or fields inside of them, are none of the table's."""
+    types = {f.physical_name: f.type for f in known.fields}
+    return any(f.name not in types or _inside(f.type, types[f.name]) for f in fields)
+
+
+def _inside(stored: pa.DataType, known: DataType) -> bool:
+    return any(_holds_others(_fields_of(part), of) for part, of, _ in _parts(stored, known) if isinstance(of, StructType))
+
+
+def _holds_older(fields: Sequence[pa.Field], known: StructType) -> bool:
+    """Whether fields of a file, or fields inside of them, have a type that the table's had before."""
+    now: Mapping[str, StructField] = {f.physical_name: f for f in known.fields}
+    return any(f.name in now and _is_older(f.type, now[f.name]) for f in fields)
+
+
+def _is_older(stored: pa.DataType, field: StructField) -> bool:
+    before = {(c.get("fieldPath", ""), c["fromType"]) for c in field.metadata.get(TYPE_CHANGES, ())}
+    for part, of, place in _parts(stored, field.type):
+        if isinstance(of, StructType):
+            if _holds_older(_fields_of(part), of):
+                return True
+        elif any(at == place for at, _ in before) and (place, type_name(from_arrow_type(part))) in before:
+            return True
+    return False
+
+
+def _fields_of(stored: pa.DataType) -> list[pa.Field]:
+    return [stored.field(n) for n in range(stored.num_fields)] if pa.types.is_struct(stored) else []
+
+
+def _parts(stored: pa.DataType, known: DataType, place: str = "") -> list[tuple[pa.DataType, DataType, str]]:
+    """A type, or what is at the bottom of arrays and maps in it: as it is stored, as the table has it, and its place as `delta.typeChanges` writes it."""
+    if isinstance(known, ArrayType) and (pa.types.is_list(stored) or pa.types.is_large_list(stored)):
+        return _parts(stored.value_type, known.element, f"{place}.element".lstrip("."))
+    if isinstance(known, MapType) and pa.types.is_map(stored):
+        return _parts(stored.key_type, known.key, f"{place}.key".lstrip(".")) + _parts(stored.item_type, known.value, f"{place}.value".lstrip("."))
+    return [(stored, known, place)]

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.arrow_types import is_variant, to_arrow_type
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.parquet_columns import names_ignoring_case
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType
+from rowlock.protocol.statistics import names_ignoring_case
 
 _FIELD_ID = b"PARQUET:field_id"
 

@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.char_varchar import padded, padded_within
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, columns_by_id, columns_in, file_schema, is_found_by_id, names_in_files, relabelled, spelled_as
+from rowlock.parquet.values import padded, padded_within
 from rowlock.parquet.variants import has_variant, is_variant_group, with_whole_variants
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import from_arrow_type, is_variant
 from rowlock.protocol.char_varchar import Inner, bounds, inner_chars
-from rowlock.protocol.parquet_columns import leaves_of
 from rowlock.protocol.schema import PrimitiveType
+from rowlock.protocol.statistics import leaves_of
 from rowlock.protocol.widening import is_wider
 from rowlock.storage.store import ObjectStore
 

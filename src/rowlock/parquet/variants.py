@@ -15,9 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rowlock.parquet.nested import Parts, with_changed_parts
 from rowlock.parquet.physical import Doubtful, nullable_schema
-from rowlock.parquet.values import bare_type
+from rowlock.parquet.values import Parts, bare_type, with_changed_parts
 from rowlock.protocol.arrow_types import VARIANT, is_variant
 
 _BROKEN = (IndexError, KeyError, ValueError, struct.error, RecursionError, TypeError)

@@ -18,9 +18,9 @@ from rowlock.parquet.values import stored_values
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
-from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import DataType
+from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.store import ObjectStore
 
 _CALENDAR = {SPARK_VERSION.decode(): "4.0.0"}

@@ -1,7 +1,10 @@
 """Table features: which ones this version can read and write, and which protocol lists which.  Others are refused by name (I9).
 
 Reading and writing are checked separately.  A feature that matters only while in use (identity columns, column
-defaults) is refused only for tables that use it, not for those that merely list it.  Pure.
+defaults) is refused only for tables that use it, not for those that merely list it.
+
+Which other engines may write a table at the same time follows from its features, its store and its arbiter.  Those that delta-rs refuses were found
+with deltalake 1.6; a test checks them again.  Pure.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from rowlock.protocol.generated import generated_columns, inner_generated
 from rowlock.protocol.identity import FEATURE as IDENTITY
 from rowlock.protocol.identity import is_identity
 from rowlock.protocol.identity import problem_of as identity_problem_of
+from rowlock.protocol.paths import scheme_of
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within
 from rowlock.version import VERSION
@@ -315,3 +319,63 @@ def lowest_protocol(readers: frozenset[str], writers: frozenset[str]) -> Protoco
         if version and reader_features(legacy) == readers and writer_features(legacy) == writers:
             return legacy
     return listing(readers, writers)
+
+
+Verdict = Literal["yes", "alone", "no"]
+_DELTA_RS_WRITES = frozenset({
+    "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "deletionVectors",
+    "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Whether another engine may write the table: `yes` (at the same time), `alone` (only while no other engine writes) or `no`, and why."""
+
+    engine: str
+    verdict: Verdict
+    why: str
+
+
+def store_kind(root: str) -> Literal["local", "s3", "other"]:
+    """The kind of store that a table is on, as far as it matters for commits."""
+    scheme = scheme_of(root)
+    if scheme in (None, "file"):
+        return "local"
+    return "s3" if scheme in ("s3", "s3a", "s3n") else "other"
+
+
+def refused_by_delta_rs(protocol: Protocol) -> tuple[str, ...]:
+    """The table's features because of which delta-rs 1.6 refuses to write it."""
+    return tuple(sorted((writer_features(protocol) | reader_features(protocol)) - _DELTA_RS_WRITES))
+
+
+def neighbours(protocol: Protocol, root: str, *, arbitrated: bool) -> tuple[Neighbour, ...]:
+    """Whether delta-spark and delta-rs may write this table beside Rowlock.  `arbitrated`: commits go through the DynamoDB arbiter."""
+    return (_delta_spark(root, arbitrated), _delta_rs(protocol, arbitrated))
+
+
+def _delta_spark(root: str, arbitrated: bool) -> Neighbour:
+    name = "delta-spark"
+    if arbitrated:
+        return Neighbour(
+            name, "yes", "with io.delta.storage.S3DynamoDBLogStore on the same DynamoDB table and region; without it its commits bypass the arbiter"
+        )
+    if store_kind(root) == "local":
+        return Neighbour(name, "alone", "on a local disk it checks that a version is absent and then renames, which can overwrite another writer's commit")
+    if store_kind(root) == "s3":
+        return Neighbour(
+            name,
+            "alone",
+            "its LogStore for S3 orders commits within one driver only; to share the table use the DynamoDB arbiter (AWS_S3_LOCKING_PROVIDER=dynamodb here, S3DynamoDBLogStore there)",
+        )
+    return Neighbour(name, "yes", "its LogStore creates a version only if it is absent")
+
+
+def _delta_rs(protocol: Protocol, arbitrated: bool) -> Neighbour:
+    name = "delta-rs 1.6"
+    if refused := refused_by_delta_rs(protocol):
+        return Neighbour(name, "no", f"it refuses tables with {', '.join(refused)}")
+    if arbitrated:
+        return Neighbour(name, "no", "it no longer uses DynamoDB, so its commits bypass the arbiter")
+    return Neighbour(name, "yes", "it puts a version only if it is absent")

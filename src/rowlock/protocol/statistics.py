@@ -1,8 +1,11 @@
-"""Per-file statistics: minima, maxima and null counts of a file's columns, as the log's JSON.
+"""Per-file statistics: minima, maxima and null counts of a file's columns, as the log's JSON; and the leaf columns of a Parquet file, from which they come.
 
 Every written bound is a true bound: strings are truncated for a minimum and raised for a maximum, timestamps
 rounded down and up to the millisecond, and columns that cannot be bounded are left out.  A false bound would be
-a lost update (I5).  Pure.
+a lost update (I5).
+
+A footer names a leaf by its path with dots in between, so that a column `a.b` and the field b of a struct a
+look the same; here the file's schema is walked instead.  Names are matched as in Spark, ignoring case.  Pure.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -22,8 +26,67 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.protocol.arrow_types import to_arrow_type
-from rowlock.protocol.parquet_columns import leaves_of, lower_case
 from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf column: its index in the footer, its path through structs, and whether it is inside an array or map (`repeated`)."""
+
+    index: int
+    path: ColumnPath
+    repeated: bool
+
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view)
+
+
+def leaves_of(metadata: pq.FileMetaData) -> list[Leaf] | None:
+    """Every leaf of a file, in footer order; None if the footer and Arrow's schema disagree on their number, so that no leaf can be identified."""
+    found = [
+        Leaf(n, path, repeated)
+        for n, (path, repeated) in enumerate(leaf for f in metadata.schema.to_arrow_schema() for leaf in _leaves((f.name,), f.type, False))
+    ]
+    return found if len(found) == metadata.num_columns else None
+
+
+def _leaves(path: ColumnPath, type_: pa.DataType, repeated: bool) -> Iterator[tuple[ColumnPath, bool]]:
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if pa.types.is_struct(type_):
+        for f in type_:
+            yield from _leaves(path if repeated else (*path, f.name), f.type, repeated)
+    elif pa.types.is_map(type_):
+        yield from _leaves(path, type_.key_type, True)
+        yield from _leaves(path, type_.item_type, True)
+    elif any(is_list(type_) for is_list in _LISTS):
+        yield from _leaves(path, type_.value_type, True)
+    else:
+        yield path, repeated
+
+
+def lower_case(path: ColumnPath) -> ColumnPath:
+    """The path in lower case, to compare paths ignoring case."""
+    return tuple(part.lower() for part in path)
+
+
+def names_ignoring_case(name: str, there: Sequence[str]) -> list[str]:
+    """The names in a file that equal `name` ignoring case, as Spark matches columns."""
+    low = name.lower()
+    return [n for n in there if n == name or n.lower() == low]
+
+
+def has_ambiguous_names(schema: StructType) -> bool:
+    """Whether two columns in data files may have the same dotted name.
+
+    parquet-mr then mistakes the dictionary of one column for the other's and skips row groups by it, so files of
+    such tables are written without dictionaries, and Spark reads them without dictionary filters.
+    """
+    dotted = any("." in f.physical_name or "." in f.name for _, f in schema.all_fields())
+    return dotted and any(isinstance(f.type, (StructType, ArrayType, MapType)) for f in schema.fields)
+
 
 STRING_PREFIX_CHARACTERS = 32
 _NO_BOUNDS = frozenset({"binary", "boolean", "variant", "void"})

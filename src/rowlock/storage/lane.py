@@ -12,9 +12,8 @@ import fcntl
 from types import TracebackType
 
 from rowlock import clock, threads
-from rowlock.storage.local import LocalStore
+from rowlock.storage.local import SYSTEM, LocalStore, SystemCalls
 from rowlock.storage.store import ObjectStore
-from rowlock.storage.system_calls import SYSTEM, SystemCalls
 
 PATIENCE_S = 1.0
 """How long a writer waits for writers of other processes."""

@@ -15,11 +15,10 @@ from urllib.parse import unquote
 from rowlock import arguments, threads
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, TableExists, WrongType
 from rowlock.protocol.paths import canonical, decode, encode, is_absolute, relative_to, scheme_of
-from rowlock.storage.address import SCHEMES, parse, shown
 from rowlock.storage.hadoop import open_hadoop, s3_options
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
-from rowlock.storage.options import Settings, settings_for
+from rowlock.storage.options import SCHEMES, Settings, parse, settings_for, shown
 from rowlock.storage.store import ObjectStore
 
 _memory: dict[str, MemoryStore] = {}

@@ -1,24 +1,79 @@
-"""Storage options: credentials, endpoints and connection settings of object stores.
+"""Storage options: credentials, endpoints and connection settings of object stores; AWS profiles; and the addresses of tables.
 
 Names are those of delta-rs and of the clouds (`AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
 `AZURE_STORAGE_ACCOUNT_NAME`, ...), in any case, or obstore's (`endpoint`, `region`, ...).  An option is taken from
 the argument, else from the settings `fs.s3a...` of the process's Spark session, else from the environment.  Keys and tokens
 are a group: if the argument has one of them, none is taken from elsewhere.  Values never appear in a repr or an error.
+
+Keys in the files `credentials` and `config` in ~/.aws are read here.  Profiles that get their keys by assuming a role, by single sign-on or by running
+a program are left to boto3.  In an address the path after the bucket is taken as it is, never decoded: the key `a%20b` is `s3://bucket/a%20b`.
 """
 
 from __future__ import annotations
 
+import configparser
 import difflib
 import hashlib
+import importlib.util
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from rowlock import clock
 from rowlock.exceptions import InvalidInput
-from rowlock.storage import aws_profile
+from rowlock.protocol.paths import SCHEME, SCHEME_ALIASES
+
+_KEYS = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key", "aws_session_token": "session_token"}
+_OTHERS = {"region": "region", "endpoint_url": "endpoint"}
+_FOR_BOTO3 = ("role_arn", "sso_session", "sso_start_url", "credential_process", "credential_source", "web_identity_token_file")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Profile:
+    """The settings of a profile, under obstore's names; `needs_boto3`: its keys are not in the files."""
+
+    name: str
+    config: dict[str, str]
+    needs_boto3: bool
+
+
+def read(name: str | None, *, table: str | None = None) -> Profile | None:
+    """The profile with this name, or the default one (None if that does not exist).
+
+    Raises InvalidInput if a named profile does not exist, a file cannot be parsed, or boto3 is needed and missing.
+    """
+    wanted = name or "default"
+    credentials, config = _file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), _file("AWS_CONFIG_FILE", "config")
+    section = {**_section(config, wanted if wanted == "default" else f"profile {wanted}"), **_section(credentials, wanted)}
+    if not section:
+        if name is None:
+            return None
+        raise InvalidInput(f"there is no profile {name!r} in the AWS files; `aws configure --profile {name}` creates one", table=table)
+    values = {new: section[old] for old, new in {**_KEYS, **_OTHERS}.items() if section.get(old)}
+    needs_boto3 = "access_key_id" not in values and any(k in section for k in _FOR_BOTO3)
+    if needs_boto3 and importlib.util.find_spec("boto3") is None:
+        raise InvalidInput(
+            f"the AWS profile {wanted!r} gets its keys by a role, single sign-on or a program, which needs boto3: pip install boto3", table=table
+        )
+    return Profile(wanted, values, needs_boto3)
+
+
+def _file(variable: str, name: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    named = os.environ.get(variable)
+    try:
+        parser.read(Path(named).expanduser() if named else Path("~/.aws").expanduser() / name, encoding="utf-8")
+    except (configparser.Error, OSError, UnicodeDecodeError, RuntimeError) as e:
+        raise InvalidInput(f"the AWS file {name} cannot be read: {type(e).__name__}") from None
+    return parser
+
+
+def _section(parser: configparser.ConfigParser, name: str) -> dict[str, str]:
+    return dict(parser.items(name)) if parser.has_section(name) else {}
+
 
 Kind = Literal["s3", "gcs", "azure"]
 PREFIXES: dict[str, Kind] = {"aws_": "s3", "s3_": "s3", "google_": "gcs", "gcs_": "gcs", "azure_": "azure"}
@@ -179,7 +234,7 @@ def _s3(mine: dict[str, str], from_environment: dict[str, str], table: str | Non
     wanted = config.pop("profile", None)
     if any(k in config for k in ("access_key_id", *_S3_CREDENTIAL_SOURCES)) or config.get("skip_signature") in ("true", "1"):
         return config, None
-    profile = aws_profile.read(wanted, table=table)
+    profile = read(wanted, table=table)
     if profile is None:
         return config, None
     return {**profile.config, **config}, profile.name if profile.needs_boto3 else None
@@ -190,3 +245,57 @@ def unknown_name(settings: Settings, name: str, *, known: tuple[str, ...] = ()) 
     asked = next((k for k in settings.given if k.endswith(name.lower()) or name.lower().endswith(k)), name)
     near = difflib.get_close_matches(name.lower(), [*known, *CLIENT, *_AZURE_NAMES, *_S3_NAMES, *_S3_CREDENTIALS, "region", "profile"], 1)
     return InvalidInput(f"storage_options: {asked!r} is not an option of {settings.kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+SCHEMES: dict[str, Kind] = {
+    "s3": "s3", "s3a": "s3", "s3n": "s3",
+    "gs": "gcs", "gcs": "gcs",
+    "az": "azure", "azure": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
+}  # fmt: skip
+_URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:(?P<container>[^/@]+)@)?(?P<host>[^/]+)(?P<path>/.*)?$", re.DOTALL)
+_SIGNED = re.compile(r"(?i)[?&](sig|se|sv|x-amz-\w+|x-amz-[\w-]+|x-goog-[\w-]+|awsaccesskeyid|signature)=")
+_USER = re.compile(r"(?<=://).*:.*@", re.DOTALL)  # a secret key of AWS may have a slash in it
+_CANONICAL_SCHEME = {**SCHEME_ALIASES, "azure": "az"}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The parts of a table's URI.  `root` is the canonical URI without a trailing slash: two spellings of one location have one root."""
+
+    kind: Kind
+    bucket: str
+    prefix: str
+    root: str
+    account: str | None = None
+    account_suffix: str | None = None
+
+
+def shown(uri: str) -> str:
+    """The URI for error messages, without its password and parameters."""
+    place, query, _ = uri.partition("?")
+    return _USER.sub("***@", place) + (f"{query}***" if query else "")
+
+
+def parse(uri: str) -> Address:
+    """The address of a URI; raises InvalidInput if it names no bucket or no folder in it, or holds a secret."""
+    if _SIGNED.search(uri):
+        raise InvalidInput("a table's URI must not contain a signature: pass it as storage_options (AZURE_STORAGE_SAS_TOKEN)", table=shown(uri))
+    match = _URI.match(uri)
+    if match is None or match["scheme"].lower() not in SCHEMES:
+        raise InvalidInput("not a URI on an object store; expected s3://bucket/folder, gs://bucket/folder or az://container/folder", table=shown(uri))
+    if ":" in (match["container"] or "") + match["host"]:
+        raise InvalidInput("a table's URI must not contain a user or password: pass them as storage_options", table=shown(uri))
+    scheme, path = match["scheme"].lower(), (match["path"] or "").strip("/")
+    kind = SCHEMES[scheme]
+    if not path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise InvalidInput(
+            "a table must be in a folder of a bucket: the path after the bucket is empty, or has a part that is empty, '.' or '..'", table=shown(uri)
+        )
+    if match["container"] is not None:
+        if kind != "azure":
+            raise InvalidInput("a table's URI must not contain a user or password: pass them as storage_options", table=f"{scheme}://{match['host']}/{path}")
+        account, _, suffix = match["host"].partition(".")
+        secure = "abfss" if scheme in ("abfs", "abfss", "az", "azure") else scheme
+        return Address(kind, match["container"], path, f"{secure}://{match['container']}@{match['host']}/{path}", account, suffix or None)
+    name = _CANONICAL_SCHEME.get(scheme, "az" if kind == "azure" else scheme)
+    return Address(kind, match["host"], path, f"{name}://{match['host']}/{path}")

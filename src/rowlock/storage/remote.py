@@ -18,10 +18,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 
 from rowlock import clock
 from rowlock.protocol.paths import check_key
-from rowlock.storage.address import Address
-from rowlock.storage.clients import client_of
-from rowlock.storage.options import Settings, environment_fingerprint
-from rowlock.storage.requests import ObstoreRequests, Requests
+from rowlock.storage.options import Address, Settings, environment_fingerprint
+from rowlock.storage.requests import ObstoreRequests, Requests, client_of
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rowlock.storage.system_calls import FileStatus, SystemCalls
+from rowlock.storage.local import FileStatus, SystemCalls
 from rowlock_simulation.history import History
 from rowlock_simulation.plan import FaultKind
 from rowlock_simulation.scheduler import START_MS, Process, Scheduler, Task

@@ -247,8 +247,7 @@ def test_no_history_makes_advice_raise(commits: list[tuple[Any, FileChanges]], f
 
     from rich.console import Console
 
-    from rowlock.cli.advise import print_advice
-    from rowlock.cli.conflicts import picture, summary
+    from rowlock.cli.conflicts import picture, print_advice, summary
 
     runs: list[Run] = [run_of_commit(v, info, t) for v, (info, t) in enumerate(commits)]
     runs += [run for raw in failed if (run := run_of_attempt(raw)) is not None]

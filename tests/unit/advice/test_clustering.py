@@ -12,11 +12,10 @@ from rich.console import Console
 
 import rowlock
 from rowlock.advice.advice import advise
-from rowlock.advice.clustering import ENOUGH_STATEMENTS, advised_keys
 from rowlock.advice.history import History, Layout, in_order, run_of_commit
-from rowlock.advice.keys import compared_paths
+from rowlock.advice.keys import ENOUGH_STATEMENTS, advised_keys, compared_paths
 from rowlock.advice.read_history import read_history
-from rowlock.cli.advise import print_advice
+from rowlock.cli.conflicts import print_advice
 from rowlock.storage.open import open_store
 
 KEYS = (("id",), ("Day",), ("city", "zip code"), ("v",))

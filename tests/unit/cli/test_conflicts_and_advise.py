@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from rowlock.advice import attempts
 from rowlock.advice.advice import advise
 from rowlock.advice.history import History, run_of_commit
-from rowlock.cli.advise import print_advice
-from rowlock.cli.conflicts import picture, summary
+from rowlock.cli.conflicts import picture, print_advice, summary
 from rowlock.cli.main import app
 from rowlock.storage.local import LocalStore
 from unit.advice import histories

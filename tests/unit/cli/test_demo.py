@@ -17,9 +17,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from rowlock.cli.demo import load, replay, source, staged
-from rowlock.cli.demo.sales import Sales
-from rowlock.cli.demo.staged import Staged
+from rowlock.cli.demo import load, replay, source
+from rowlock.cli.demo.load import Sales, Staged
 from rowlock.cli.main import app
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.schema import quote
@@ -196,7 +195,7 @@ def test_csv_types_and_names(tmp_path: Path) -> None:
     }
     assert set(rows["land"]) == {"NA", "DE"}, "NA is Namibia here"
     assert "renamed, as Delta does not allow these names: Order ID -> Order_ID" in notes
-    assert staged.open_load(tmp_path).key == ("Order_ID",)
+    assert load.open_load(tmp_path).key == ("Order_ID",)
 
 
 @pytest.mark.parametrize("form", ["array", "lines", "parquet", "gz", "zip", "folder"])
@@ -229,7 +228,7 @@ def test_streams_are_the_three_most_frequent_values(tmp_path: Path) -> None:
     lands = ["a"] * 50 + ["b"] * 40 + ["c"] * 30 + ["d"] * 20 + [None] * 10
     pl.DataFrame({"id": range(150), "land": lands}).write_parquet(tmp_path / "x.parquet")
     source.stage(tmp_path, source=tmp_path / "x.parquet", key=["id"], split="land")
-    opened = staged.open_load(tmp_path)
+    opened = load.open_load(tmp_path)
     assert opened.streams == ("a", "b", "c")
     first = pl.read_parquet(tmp_path / load.INITIAL)
     assert len(first) == 30 + 24 + 18 + 30
@@ -271,7 +270,7 @@ def test_literals() -> None:
 def sales(tmp_path: Path) -> tuple[Sales, pl.DataFrame, pl.DataFrame, list[dict[str, object]]]:
     """A small load, its first rows, the right outcome of five commits, and the record of them."""
     Sales.prepare(tmp_path, rows=500)
-    opened = staged.open_load(tmp_path)
+    opened = load.open_load(tmp_path)
     first = pl.read_parquet(tmp_path / load.INITIAL)
     records: list[dict[str, object]] = [
         {"kind": "merge", "stream": "us", "number": 0, "version": 2},

@@ -19,8 +19,7 @@ from pyroaring import BitMap64
 import rowlock
 from rowlock.api.append import opened
 from rowlock.exceptions import TableNotFound
-from rowlock.maintenance.check.arbiters import Arbitration, SeenEntry, arbiter_findings
-from rowlock.maintenance.check.commits import MovedRows, SeenCommit, engine_of, writer_findings
+from rowlock.maintenance.check.commits import Arbitration, MovedRows, SeenCommit, SeenEntry, arbiter_findings, engine_of, writer_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
 from rowlock.maintenance.check.run import check
 from rowlock.protocol import deletion_vector as dv

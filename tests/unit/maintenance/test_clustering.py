@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowlock.maintenance.clustering import CUBE_BYTES, clustering_bins, open_cube
+from rowlock.maintenance.optimize import CUBE_BYTES, clustering_bins, open_cube
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering, with_clustering
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor

@@ -18,12 +18,12 @@ import rowlock
 from model.schedules.play import schema_string
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.table_log import TableLog
-from rowlock.parquet import not_null
+from rowlock.parquet import checks
 from rowlock.parquet.rows import Rows
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.parquet_columns import leaves_of
 from rowlock.protocol.partition_values import parse
 from rowlock.protocol.schema import DecimalType, parse_schema
+from rowlock.protocol.statistics import leaves_of
 from rowlock.storage.local import LocalStore
 from rowlock.transaction.definition.creation import draft_snapshot, new_metadata
 
@@ -110,9 +110,9 @@ def test_a_null_is_found_in_a_file_whose_columns_arrow_counts_otherwise(tmp_path
     assert not snapshot.schema.fields[0].nullable
     pq.write_table(pa.table({"k": pa.array([1, None], pa.int64()), "v": [1, 2]}), tmp_path / "part-0.parquet")
     file = AddFile("part-0.parquet", {}, (tmp_path / "part-0.parquet").stat().st_size, 1, True, '{"numRecords":2}')
-    monkeypatch.setattr(not_null, "leaves_of", lambda metadata: None)
+    monkeypatch.setattr(checks, "leaves_of", lambda metadata: None)
     with pytest.raises(ConstraintViolated, match="k is NOT NULL"):
-        not_null.check_not_null([file], snapshot, LocalStore(tmp_path))
+        checks.check_not_null([file], snapshot, LocalStore(tmp_path))
 
 
 def test_all_of_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
@@ -122,12 +122,12 @@ def test_all_of_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
     for name, rows in (("old", {"v": [1, 2]}), ("none", {"x": [1, 2]}), ("whole", {"K": [1, 2], "v": [3, 4]})):
         pq.write_table(pa.table(rows), tmp_path / name)
         file = AddFile(name, {}, (tmp_path / name).stat().st_size, 1, True, '{"numRecords":2}')
-        not_null.check_not_null([file], snapshot, LocalStore(tmp_path), {name: BitMap64([0, 1])})
+        checks.check_not_null([file], snapshot, LocalStore(tmp_path), {name: BitMap64([0, 1])})
         if name == "whole":
-            not_null.check_not_null([file], snapshot, LocalStore(tmp_path))
+            checks.check_not_null([file], snapshot, LocalStore(tmp_path))
             continue
         with pytest.raises(ConstraintViolated, match="k is NOT NULL"):
-            not_null.check_not_null([file], snapshot, LocalStore(tmp_path), {name: BitMap64([1])})
+            checks.check_not_null([file], snapshot, LocalStore(tmp_path), {name: BitMap64([1])})
 
 
 @pytest.mark.parametrize("made", [pa.list_view, pa.large_list_view], ids=["list_view", "large_list_view"])

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rowlock.protocol import statistics
-from rowlock.protocol.parquet_columns import leaves_of
 from rowlock.protocol.schema import ArrayType, DataType, PrimitiveType, StructField, StructType
+from rowlock.protocol.statistics import leaves_of
 
 LONG = PrimitiveType("long")
 SCHEMA = StructType(

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from rowlock.protocol.actions import Protocol
-from rowlock.protocol.sharing import neighbours, refused_by_delta_rs
+from rowlock.protocol.features import neighbours, refused_by_delta_rs
 
 WRITERS = (
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "identityColumns", "rowTracking", "domainMetadata", "icebergCompatV1",

@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowlock.log import frames
-from rowlock.log.pruning import files_that_may_match
-from rowlock.log.quick_bounds import QuickBounds
+from rowlock.log.pruning import QuickBounds, files_that_may_match
 from rowlock.protocol import statistics as stats
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow

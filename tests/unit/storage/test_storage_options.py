@@ -12,8 +12,7 @@ import pytest
 import rowlock
 from rowlock.exceptions import InvalidInput
 from rowlock.storage import NotFound, StorageError, open_store
-from rowlock.storage.address import parse
-from rowlock.storage.options import settings_for
+from rowlock.storage.options import parse, settings_for
 from rowlock.transaction.state.shared import state_of
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCY"

@@ -19,8 +19,7 @@ from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.storage import Committed, Lost, MemoryStore, PutOutcome, StorageError, Unknown
-from rowlock.storage.local import LocalStore
-from rowlock.storage.system_calls import SystemCalls
+from rowlock.storage.local import LocalStore, SystemCalls
 from rowlock.transaction.publish.outcome import TRIES, landed
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run

@@ -1,21 +1,162 @@
-"""What Spark is answered on a session with Rowlock: statements, reads and writes by format name (see engines/spark/sql/callback.py)."""
+"""What Spark is answered on a session with Rowlock: statements, reads, writes and streams by format name (see engines/spark/sql/callback.py).
+
+A stream's batch is one commit, and a batch that runs again is not written again.  `rowlock.sql` runs a text by the same mapping without any class in Spark's
+JVM: Spark parses it, and Delta tables in it become Rowlock's plans.
+
+On a session that has delta-spark's JAR, too, the session's setting may give Delta tables to Rowlock: then all statements that change them are Rowlock's, and
+queries stay delta-spark's, which read the same rows.  Else those that name Rowlock are: rowlock.`/path`, and tables that are made USING rowlock.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.api import frames, newest
-from rowlock.api.sql import beside, statements, streams
+from rowlock.api import frames
+from rowlock.api.sql import statements
 from rowlock.api.sql.reading import frame_of, frame_of_named, no_table_is_no_path
 from rowlock.api.sql.target import write_arguments
 from rowlock.api.stream_source import source
+from rowlock.conditions import named as condition
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.sql.guard import Guard
+from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
+from rowlock.engines.spark.sql.guard import Guard, refuse
 from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.parsing import Replaced, has_commands, is_command, parsed
 from rowlock.engines.spark.sql.relations import analyzed, check_given_schema, local_path, named, partition_columns, plan_of
-from rowlock.engines.spark.sql.session import serves_delta
-from rowlock.exceptions import InvalidInput
+from rowlock.engines.spark.sql.session import is_enabled, serves_delta
+from rowlock.engines.spark.sql.streams import query_id
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
+
+_OWN = "rowlock"
+_PATH_IN_TEXT = re.compile(r"\b`?rowlock`?\s*\.\s*`", re.IGNORECASE)
+_DELTA_SPARKS = "org.apache.spark.sql.delta.sources.DeltaDataSource"
+
+
+def is_asked(nodes: Nodes, plan: Any) -> bool:
+    """Whether a command is Rowlock's to look at."""
+    if serves_delta(nodes.spark):
+        return True
+    kind = statements.statement_kind(plan)
+    if kind in statements.MAKES and statements.format_of(nodes, plan).lower() == _OWN:
+        return True
+    return any(_is_own(node if isinstance(node, list) else nodes.parts(node)) for node in statements.targets(nodes, plan, kind))
+
+
+def is_asked_text(spark: SparkSession, text: str) -> bool:
+    """Whether a text that may be a statement of Delta's own is Rowlock's to look at."""
+    if serves_delta(spark):
+        return True
+    if not _PATH_IN_TEXT.search(text):
+        return False
+    found = statements.parsed_own(spark, text)
+    return found is not None and _is_own(found.table)
+
+
+def is_asked_name(nodes: Nodes, node: Any) -> bool:
+    """Whether what a query names is Rowlock's to read."""
+    if serves_delta(nodes.spark):
+        return True
+    if class_name(node) == "UnresolvedTableValuedFunction":
+        return False
+    return _is_own(nodes.parts(node.relation() if class_name(node) == "RelationTimeTravel" else node))
+
+
+def is_write(plan: Any) -> bool:
+    """Whether a command writes a DataFrame by format name to delta-spark's data source."""
+    return class_name(plan) == "SaveIntoDataSourceCommand" and str(plan.dataSource().getClass().getName()) == _DELTA_SPARKS
+
+
+def write_of(nodes: Nodes, plan: Any) -> tuple[str, dict[str, str], DataFrame]:
+    """The mode, the options and the rows of such a write."""
+    held = plan.options()
+    options = held.originalMap() if class_name(held) == "CaseInsensitiveMap" else held
+    return str(plan.mode().name()), {str(k): str(v) for k, v in nodes.mapping(options).items()}, nodes.frame(plan.query())
+
+
+def _is_own(parts: Any) -> bool:
+    return parts is not None and len(parts) == 2 and str(parts[0]).lower() == _OWN
+
+
+def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> DataFrame:
+    """See `rowlock.sql`."""
+    nodes = Replaced(spark, lambda node: _plan(nodes, node))
+    own = statements.own_statement(nodes, text)
+    if own is not None:
+        return _answered(spark, statements.carry_out_own(nodes, own))
+    if is_enabled(spark):
+        return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
+    plan = parsed(nodes, text, args)
+    if not is_command(nodes, plan):
+        if class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
+            for each in nodes.items(plan.children()):
+                statements.carry_out(nodes, each)
+            return statements.nothing(spark)
+        if has_commands(nodes, plan):
+            refuse("Several statements in one", None, "Rowlock carries out one statement at a time", "Write them one by one")
+        return nodes.frame(plan)
+    if statements.answer_of(nodes, plan, True) is not None:
+        return _answered(spark, statements.carry_out(nodes, plan))
+    name = str(plan.getClass().getName())
+    if name in HARMLESS and class_name(plan) not in ("CompoundBody", "ExplainCommand", "CreateView", "CacheTableAsSelect"):
+        return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
+    refuse(statement_name(name), None, "rowlock.sql runs queries, and statements on Delta tables", "Use spark.sql")
+
+
+def _answered(spark: SparkSession, frame: DataFrame | None) -> DataFrame:
+    return statements.nothing(spark) if frame is None else frame
+
+
+def _plan(nodes: Replaced, node: Any) -> Any:
+    """The plan that stands for a name in a query; None where it is no Delta table."""
+    found = named(nodes, node)
+    return None if found is None else plan_of(frame_of_named(nodes.spark, found), found.name)
+
+
+_OF_SPARK = frozenset(("checkpointlocation", "queryname"))
+_NOT_IN_STREAMS = ("replaceWhere", "txnAppId", "txnVersion", "partitionOverwriteMode")
+
+
+def check_sink(options: dict[str, str], mode: str) -> None:
+    """Raises where a stream cannot write with these options or in this output mode."""
+    path, arguments = _arguments(options)
+    if arguments.get("overwrite_schema") and mode != "Complete":
+        raise InvalidInput("overwriteSchema goes with output mode complete, in which each batch replaces all rows", table=path)
+    if mode not in ("Append", "Complete"):
+        raise InvalidInput(
+            f"A stream writes a table in output mode append or complete, not {mode.lower()}: for updates use foreachBatch and DeltaTable.merge",
+            table=path,
+            condition=condition("DELTA_UNSUPPORTED_OUTPUT_MODE", dataSource="delta", mode=mode),
+        )
+
+
+def write_batch(spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
+    """Appends a batch to the table, or replaces its rows in output mode complete, as step `number` of the query's id."""
+    path, arguments = _arguments(options)
+    how: dict[str, Any] = (
+        {"mode": "overwrite", "partition_overwrite_mode": None if arguments.get("overwrite_schema") else "static"} if mode == "Complete" else {}
+    )
+    frames.write(rows, path, partition_by=partition_by, app_id=query_id(spark), app_version=number, **how, **arguments)
+
+
+def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
+    """(the table's path, arguments of `rowlock.write`) of the options of a DataStreamWriter."""
+    given = {name: value for name, value in options.items() if name.lower() not in _OF_SPARK}
+    place = next((value for name, value in given.items() if name.lower() == "path"), "")
+    if not place:
+        raise InvalidInput('Say where the table is to be: df.writeStream.format("rowlock").start("/path/of/table")')
+    path = local_path(place)
+    if said := next((name for name in _NOT_IN_STREAMS if name.lower() in {n.lower() for n in given}), None):
+        raise UnsupportedFeature(
+            f"The option {said} of a stream is refused: each batch is a step of the query's own id. Leave it out, or write with foreachBatch",
+            feature=f"option {said} of a stream",
+            access="write",
+            table=path,
+        )
+    return path, write_arguments(given, path)
+
 
 _MODES = {"Append": "append", "Overwrite": "overwrite", "ErrorIfExists": "error", "Ignore": "ignore"}
 
@@ -26,9 +167,9 @@ class SparkAnswers:
     def claim(self, spark: SparkSession, plan: Any, top: bool) -> Any:
         """See `Answers`."""
         nodes = Nodes(spark)
-        if not beside.is_asked(nodes, plan):
+        if not is_asked(nodes, plan):
             return None
-        if top and beside.is_write(plan):
+        if top and is_write(plan):
             return nodes.jvm_type(statements.NOTHING)
         with no_table_is_no_path(class_name(plan)):
             answer = statements.answer_of(nodes, plan, top)
@@ -37,15 +178,15 @@ class SparkAnswers:
     def claim_text(self, spark: SparkSession, text: str) -> Any:
         """See `Answers`."""
         nodes = Nodes(spark)
-        statement = statements.own_statement(nodes, text) if beside.is_asked_text(spark, text) else None
+        statement = statements.own_statement(nodes, text) if is_asked_text(spark, text) else None
         return None if statement is None else nodes.jvm_type(statements.own_answer(statement))
 
     def run(self, spark: SparkSession, what: Any) -> DataFrame | None:
         """See `Answers`."""
         nodes = Nodes(spark)
         if not isinstance(what, str):
-            if beside.is_write(what):
-                self.save(spark, *beside.write_of(nodes, what))
+            if is_write(what):
+                self.save(spark, *write_of(nodes, what))
                 return None
             with no_table_is_no_path(class_name(what)):
                 return statements.carry_out(nodes, what)
@@ -70,12 +211,12 @@ class SparkAnswers:
 
     def scan(self, spark: SparkSession, table: str, version: int | None, columns: str, hidden: list[str] | None, versions: Any) -> Any:
         """See `Answers`."""
-        return newest.scan(spark, table, version, columns, hidden, versions)
+        return frames.scan(spark, table, version, columns, hidden, versions)
 
     def relation(self, spark: SparkSession, node: Any) -> Any:
         """See `Answers`."""
         nodes = Nodes(spark)
-        found = named(nodes, node) if beside.is_asked_name(nodes, node) else None
+        found = named(nodes, node) if is_asked_name(nodes, node) else None
         if found is not None and class_name(node) == "UnresolvedRelation" and node.isStreaming():
             return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
         if found is None:
@@ -94,11 +235,11 @@ class SparkAnswers:
 
     def sink(self, spark: SparkSession, options: dict[str, str], partition_by: list[str], mode: str) -> None:
         """See `Answers`."""
-        streams.check_sink(options, mode)
+        check_sink(options, mode)
 
     def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
         """See `Answers`."""
-        streams.write_batch(spark, number, options, partition_by, mode, rows)
+        write_batch(spark, number, options, partition_by, mode, rows)
 
     def stream_columns(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
         """See `Answers`."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
-from rowlock.api.newest import following
+from rowlock.api.frames import following
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession

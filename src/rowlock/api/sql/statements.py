@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock.api.handle import Handle, session_commits
-from rowlock.api.sql import alterations, create_like, descriptions, row_statements, table_statements, upkeep_statements
+from rowlock.api.sql import alterations, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalog import SESSION_CATALOG
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -66,7 +66,7 @@ _BY_TABLE: dict[str, tuple[Run, Columns]] = {
 }
 _BY_NAME: dict[str, tuple[Run, Columns]] = {
     "CreateTable": (table_statements.create, NOTHING),
-    "CreateTableLike": (create_like.create_like, NOTHING),
+    "CreateTableLike": (table_statements.create_like, NOTHING),
     "CreateTableAsSelect": (table_statements.create_as_select, NOTHING),
     "ReplaceTable": (table_statements.replace, NOTHING),
     "ReplaceTableAsSelect": (table_statements.replace_as_select, NOTHING),

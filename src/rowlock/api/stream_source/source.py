@@ -15,11 +15,10 @@ import orjson
 from rowlock.api.change_feed import first_version
 from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
-from rowlock.api.stream_source.offsets import AFTER_CHANGE, CHANGE, NOTHING, Position, StreamOffset, parse
 from rowlock.api.stream_source.options import LATEST, StreamOptions, storage_options
 from rowlock.api.stream_source.options import parse as parse_options
 from rowlock.api.stream_source.tracking import Tracked, TrackingLog, check_allowed, differs, evolved
-from rowlock.api.stream_source.walk import Piece, Room, Walk
+from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece, Position, Room, StreamOffset, Walk, parse
 from rowlock.conditions import named
 from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType

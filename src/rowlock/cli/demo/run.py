@@ -30,10 +30,8 @@ from rowlock.advice.costs import conflicts_by_file
 from rowlock.advice.history import History
 from rowlock.advice.read_history import read_history
 from rowlock.cli.demo import replay, source
-from rowlock.cli.demo.load import INITIAL, Load
-from rowlock.cli.demo.sales import Sales
+from rowlock.cli.demo.load import INITIAL, Load, Sales, open_load
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
-from rowlock.cli.demo.staged import open_load
 from rowlock.cli.report.page import html
 from rowlock.exceptions import InvalidInput, RowlockError
 from rowlock.storage.open import open_store

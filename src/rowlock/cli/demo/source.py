@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from rowlock.cli.demo.staged import Staged
+from rowlock.cli.demo.load import Staged
 from rowlock.exceptions import InvalidInput
 
 MOST_STREAMS = 3

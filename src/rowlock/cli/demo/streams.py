@@ -15,9 +15,8 @@ from rich.console import Console
 
 import rowlock
 from rowlock import DeltaTable, clock
-from rowlock.cli.demo.load import INITIAL
+from rowlock.cli.demo.load import INITIAL, Sales
 from rowlock.cli.demo.run import Choices, check_place, quick_jvms, what_next, work_folder
-from rowlock.cli.demo.sales import Sales
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
 from rowlock.exceptions import InvalidInput
 

@@ -21,8 +21,7 @@ import typer
 
 import rowlock
 from rowlock import DeltaTable, clock
-from rowlock.cli.demo.load import Load, merge_condition
-from rowlock.cli.demo.staged import open_load
+from rowlock.cli.demo.load import Load, merge_condition, open_load
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.schema import quote
 

@@ -17,7 +17,7 @@ from rowlock.advice.advice import advise, set_properties
 from rowlock.advice.costs import Hotspot, Span, grid, hot_columns, hot_files, hot_partitions, pairs, timeline
 from rowlock.advice.history import History, MetWinner, Run
 from rowlock.advice.keys import hot_keys
-from rowlock.cli.report import phases
+from rowlock.cli.report import lanes
 from rowlock.cli.report.lanes import drawing, label, lane_names
 from rowlock.display import moment
 from rowlock.version import VERSION
@@ -70,7 +70,7 @@ def html(history: History, now_ms: int) -> str:
         version=VERSION,
         drawing=drawing(history),
         spans=_bars(spans) if len(spans) > 1 else [],
-        words=phases.WORDS,
+        words=lanes.WORDS,
         by_writer=costs_by(history, by_writer),
         by_operation=by_operation,
         total=_total(by_operation),
@@ -138,7 +138,7 @@ def _seconds_by(history: History) -> list[tuple[str, int, float, list[tuple[str,
         if run.seconds:
             by_operation.setdefault(run.operation, []).append(run)
     means = [
-        (operation, len(runs), {name: sum(r.seconds.get(name, 0.0) for r in runs) / len(runs) for name in phases.WORDS})
+        (operation, len(runs), {name: sum(r.seconds.get(name, 0.0) for r in runs) / len(runs) for name in lanes.WORDS})
         for operation, runs in by_operation.items()
     ]
     most = max((sum(by.values()) for _, _, by in means), default=0.0) or 1.0

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.advice.history import History, Run, Writer
-from rowlock.cli.report.lanes import label
-from rowlock.cli.report.phases import WORDS, begin_of, phases_of
+from rowlock.cli.report.lanes import WORDS, begin_of, label, phases_of
 
 _WITHIN_MS = 0.001
 """An arrow begins so long before the end of the winner's event: at its end it would belong to the next one."""

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
-from rowlock.parquet.char_varchar import fitted_text
 from rowlock.parquet.physical import nullable_schema
+from rowlock.parquet.values import fitted_text
 from rowlock.parquet.variants import has_variant
 from rowlock.protocol import schema_fit
 from rowlock.protocol.arrow_types import from_arrow_type, to_arrow

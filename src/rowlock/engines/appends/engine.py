@@ -13,9 +13,8 @@ from rowlock.conflict.delta import Slice
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows
-from rowlock.parquet.conditions import undecided
+from rowlock.parquet.checks import check_not_null, undecided
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.not_null import check_not_null
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
 from rowlock.storage.store import ObjectStore

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.conditions import check_conditions, conditions_of
-from rowlock.parquet.not_null import check_rows
+from rowlock.parquet.checks import check_conditions, check_rows, conditions_of
 from rowlock.parquet.writing import PartitionValues, split_by_partition, write_file
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.store import ObjectStore, discard

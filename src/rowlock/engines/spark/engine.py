@@ -26,8 +26,7 @@ from rowlock.engines.spark.statements.passage import Passage
 from rowlock.engines.spark.statements.row_comparison import differing, differing_rows, merged
 from rowlock.engines.spark.write.writer import copy_slices, write_changes
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import StagedRows, driver_block, keep_rows, logical
-from rowlock.parquet.recast import recast
+from rowlock.parquet.blocks import StagedRows, driver_block, keep_rows, logical, recast
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile

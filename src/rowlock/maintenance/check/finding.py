@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from rowlock.protocol.sharing import Neighbour
+from rowlock.protocol.features import Neighbour
 
 Level = Literal["damage", "danger", "suspicion", "note"]
 LEVELS: tuple[Level, ...] = ("damage", "danger", "suspicion", "note")

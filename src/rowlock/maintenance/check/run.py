@@ -7,15 +7,12 @@ from rowlock.exceptions import CorruptLog, RowlockError, TableNotFound, Unsuppor
 from rowlock.log.segment import list_log, read_hint
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.maintenance.check.arbiters import arbiter_findings, read_arbitration
-from rowlock.maintenance.check.change_feeds import Feeds
-from rowlock.maintenance.check.commits import Commits
-from rowlock.maintenance.check.contents import content_findings, read_contents, row_ids
+from rowlock.maintenance.check.commits import Commits, arbiter_findings, read_arbitration
+from rowlock.maintenance.check.contents import Feeds, content_findings, read_contents, row_ids
 from rowlock.maintenance.check.files import NamedFiles, data_file_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, finding
 from rowlock.maintenance.check.log import Versions, checkpoint_findings, log_file_findings, steps
-from rowlock.protocol.features import check_writable
-from rowlock.protocol.sharing import neighbours
+from rowlock.protocol.features import check_writable, neighbours
 from rowlock.storage.dynamodb import ArbitratedStore
 from rowlock.storage.store import ObjectStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rowlock.exceptions import InvalidInput
-from rowlock.protocol.sharing import store_kind
+from rowlock.protocol.features import store_kind
 from rowlock.storage.dynamodb import settings
 from rowlock.storage.dynamodb.arbiter import DEFAULT_TTL_S, ArbitratedStore
 from rowlock.storage.dynamodb.creation import CreatedTable, create_table

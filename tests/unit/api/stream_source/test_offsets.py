@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from rowlock.api.stream_source.offsets import AFTER_CHANGE, CHANGE, NOTHING, Position, StreamOffset, parse
+from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Position, StreamOffset, parse
 from rowlock.exceptions import InvalidInput
 
 DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":7,"index":-1,"isStartingVersion":false}'

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from rowlock.api.stream_source.offsets import NOTHING, Position
 from rowlock.api.stream_source.options import StreamOptions
-from rowlock.api.stream_source.walk import Piece, Room, Walk
+from rowlock.api.stream_source.walk import NOTHING, Piece, Position, Room, Walk
 from rowlock.exceptions import InvalidInput, VersionNotFound
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import deletion_vector, names

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowlock.advice.history import History, MetWinner, Run, Writer
-from rowlock.cli.report.axis import Axis
-from rowlock.cli.report.lanes import MAX_LANES, MAX_ROWS, MAX_RUNS, ROW, drawing
-from rowlock.cli.report.phases import WORDS, phases_of
+from rowlock.cli.report.lanes import MAX_LANES, MAX_ROWS, MAX_RUNS, ROW, WORDS, Axis, drawing, phases_of
 
 T0 = 1_790_000_000_000
 HOUR_MS = 3_600_000

@@ -34,9 +34,9 @@ from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
-from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import quote, reserved_names
+from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.open import missing_file
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"

@@ -17,8 +17,7 @@ from rowlock import threads
 from rowlock.engines.spark.session.settings import session_of_process
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import scheme_of
-from rowlock.storage.address import SCHEMES, Address, parse
-from rowlock.storage.options import Settings, settings_for
+from rowlock.storage.options import SCHEMES, Address, Settings, parse, settings_for
 from rowlock.storage.store import ObjectStore
 
 _AZURE_HOST = "dfs.core.windows.net"

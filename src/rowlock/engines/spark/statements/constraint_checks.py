@@ -24,8 +24,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
-from rowlock.parquet.conditions import violation
-from rowlock.parquet.not_null import check_not_null, check_rows
+from rowlock.parquet.checks import check_not_null, check_rows, violation
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR

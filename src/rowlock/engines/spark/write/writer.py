@@ -45,8 +45,8 @@ from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names
+from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.store import ObjectStore
 
 
