@@ -77,6 +77,10 @@ class Threads(Protocol):
         """The one object of this process that `make` made at first use."""
         ...
 
+    def of_thread(self, make: Callable[[], T]) -> T:
+        """The one object of the calling thread that `make` made at first use."""
+        ...
+
 
 class SystemThreads:
     """The threads and locks of the interpreter."""
@@ -85,9 +89,10 @@ class SystemThreads:
         self.forget()
 
     def forget(self) -> None:
-        """Drops the objects of the process: a forked child is another one."""
+        """Drops the objects of the process and of its threads: a forked child is another one."""
         self._making = threading.Lock()
         self._made: dict[Any, Any] = {}
+        self._local = threading.local()
 
     def lock(self) -> Lock:
         return threading.Lock()
@@ -121,6 +126,13 @@ class SystemThreads:
                 self._made[make] = make()
             found: T = self._made[make]
             return found
+
+    def of_thread(self, make: Callable[[], T]) -> T:
+        made: dict[Any, Any] = self._local.__dict__
+        if make not in made:
+            made[make] = make()
+        found: T = made[make]
+        return found
 
 
 _SYSTEM = SystemThreads()
@@ -182,6 +194,11 @@ def start(call: Callable[[], object], name: str) -> None:
 def of_process(make: Callable[[], T]) -> T:
     """The one object of this process that `make` made at first use; a forked child makes its own."""
     return _current.of_process(make)
+
+
+def of_thread(make: Callable[[], T]) -> T:
+    """The one object of the calling thread that `make` made at first use; a forked child makes its own."""
+    return _current.of_thread(make)
 
 
 def side_by_side(call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from rowlock.exceptions import InvalidInput
-from rowlock_simulation.campaign import WORLDS, Summary, campaign, replay_command
+from rowlock_simulation.campaign import WORLDS, Summary, campaign, campaign_of_processes, covered, replay_command
 from rowlock_simulation.draw import draw
 from rowlock_simulation.plan import World
 from rowlock_simulation.run import Result, run
@@ -31,6 +30,7 @@ class Choices:
     trace: bool
     without: tuple[str, ...]
     smaller: bool
+    processes: int = 1
 
 
 def simulate(choices: Choices, console: Console) -> bool:
@@ -47,8 +47,15 @@ def simulate(choices: Choices, console: Console) -> bool:
             console.print(f"seed {result.plan.seed}: {summary.text()}", highlight=False)
 
     seconds = choices.minutes * 60 if choices.minutes is not None else None
-    summary = campaign(worlds, _seeds(choices), until_s=seconds, results=choices.results, on_result=told)
+    first, end = _seeds(choices)
+    if choices.processes > 1:
+        summary = campaign_of_processes(choices.processes, worlds, first, end, until_s=seconds, results=choices.results)
+    else:
+        seeds = itertools.count(first) if end is None else range(first, end)
+        summary = campaign(worlds, seeds, until_s=seconds, results=choices.results, on_result=told)
     console.print(summary.text(), highlight=False)
+    for line in covered(choices.results) if choices.results is not None else ():
+        console.print(line, highlight=False, soft_wrap=True)
     for world, seed, _ in summary.failed:
         console.print(replay_command(world, seed), highlight=False, soft_wrap=True)
         if choices.smaller:
@@ -65,15 +72,14 @@ def _worlds(named: str) -> list[World]:
     return [world for world in WORLDS if world == named]
 
 
-def _seeds(choices: Choices) -> Iterator[int]:
+def _seeds(choices: Choices) -> tuple[int, int | None]:
+    """The first seed, and the one that ends the campaign; None where the time does."""
     if choices.seeds is not None:
         first, _, last = choices.seeds.partition(":")
         if not (first.isdigit() and last.isdigit() and int(first) < int(last)):
             raise InvalidInput(f"--seeds takes FIRST:END, such as 0:1000, not {choices.seeds!r}")
-        return iter(range(int(first), int(last)))
-    if choices.minutes is None:
-        return iter(range(100))
-    return itertools.count(choices.seed or 0)
+        return int(first), int(last)
+    return (0, 100) if choices.minutes is None else (choices.seed or 0, None)
 
 
 def _replay(world: World, seed: int, choices: Choices, console: Console) -> bool:

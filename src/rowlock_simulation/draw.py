@@ -16,9 +16,9 @@ COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
 """Where the keys of counters, of upserted rows and of appended rows begin; keys below are accounts."""
 _OWN_ALONE = ("delta.enableRowTracking", "delta.enableChangeDataFeed", "delta.enableInCommitTimestamps")
 """Properties of tables that the other engine of these worlds does not write to."""
-LEAST_WRITES = {"small": 11, "large": 22}
+LEAST_WRITES = {"small": 8, "large": 22}
 """How many actions of a plan change rows, at least; most seeds draw a small plan, for in the same time it meets more interleavings."""
-_LARGE_ONE_IN = 10
+_LARGE_ONE_IN = 20
 _REMOTE: tuple[FaultKind, ...] = ("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list")
 _DISK: tuple[FaultKind, ...] = ("disk error", "disk full", "done and denied", "done and denied", "power loss")
 _ANYWHERE: tuple[FaultKind, ...] = ("crash before", "crash after", "crash before", "crash after", "stall", "clock jump")
@@ -26,7 +26,7 @@ _EVERYBODY = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
     + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator", "foreigner", "evolver"]
 )  # fmt: skip
-_THEMES = {
+THEMES = {
     "everybody": _EVERYBODY,
     "everybody again": _EVERYBODY,
     "appends": ["appender"] * 8 + ["optimizer", "reader", "updater", "alterer"],
@@ -49,12 +49,12 @@ def draw(world: World, seed: int) -> Plan:
     accounts = rng.randint(3, 8)
     actors: list[ActorPlan] = []
     properties = _properties(rng, keeps_short=night_s > 0)
-    theme = rng.choice(list(_THEMES))
+    theme = rng.choice(list(THEMES))
     if theme == "another engine":
         properties = {name: value for name, value in properties.items() if name not in _OWN_ALONE}
     own_alone = any(p in properties for p in _OWN_ALONE)
     writes = 0
-    roles, certain = _THEMES[theme], ["vacuumer", "checkpointer", "reader"] if night_s else []
+    roles, certain = THEMES[theme], ["vacuumer", "checkpointer", "reader"] if night_s else []
     certain.append(rng.choice(["banker", "counter", "appender"]))
     large = rng.randrange(_LARGE_ONE_IN) == 0
     most_actions = 5 if large else 3
@@ -74,6 +74,7 @@ def draw(world: World, seed: int) -> Plan:
         properties=properties,
         partitioned_by=rng.choice([(), (), ("w",)]),
         accounts=accounts,
+        theme=theme,
         actors=tuple(actors),
         faults=tuple(faults),
         weather=draw_weather(rng, world),
@@ -88,7 +89,7 @@ def draw(world: World, seed: int) -> Plan:
 def _properties(rng: random.Random, *, keeps_short: bool) -> dict[str, str]:
     out = {
         "delta.enableDeletionVectors": rng.choice(["true", "true", "false"]),
-        "delta.checkpointInterval": rng.choice(["2", "3", "5", "10", "100", "100"]),
+        "delta.checkpointInterval": rng.choice(["2", "3", "5", "10", "100", "100", "100"]),
     }
     if keeps_short:
         out["delta.checkpointInterval"] = rng.choice(["2", "3", "5"])

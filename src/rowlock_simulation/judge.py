@@ -151,7 +151,7 @@ class _Verdict:
                 )
                 return
             money = sum(v * n for (k, v, _), n in self.bags[-1].items() if k < self._plan.accounts)
-            if number >= 2 and money != 100 * self._plan.accounts:
+            if number >= 1 and money != 100 * self._plan.accounts:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
 
     def _check_feed(self, told: Bag | None, version: int) -> None:

@@ -67,6 +67,8 @@ class Plan:
     faults: tuple[Fault, ...]
     weather: Weather
     partitioned_by: tuple[str, ...] = ()
+    theme: str = "everybody"
+    """Which actors are likely (`draw.THEMES`)."""
     night_s: float = 0.0
     """Where it is not 0, actors carry out the second half of their actions after so much time: what is kept for a day may go."""
     limits: dict[str, int] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class Plan:
     def described(self) -> list[str]:
         """The plan as lines of text."""
         lines = [
-            f"world {self.world}, seed {self.seed}; properties {self.properties}; {self.accounts} accounts; night after {self.night_s:g} s; limits {self.limits}, engine {self.engine}; {self.weather}"
+            f"world {self.world}, seed {self.seed}, {self.theme}; properties {self.properties}; {self.accounts} accounts; night after {self.night_s:g} s; limits {self.limits}, engine {self.engine}; {self.weather}"
         ]
         for a in self.actors:
             lines += [f"actor {a.name} in process {a.process}, after {a.after_s:g} s", *(f"    {a.name}.{x.number}  {x}" for x in a.actions)]

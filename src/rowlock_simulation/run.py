@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.transaction import Table
 from rowlock_simulation import judge
 from rowlock_simulation.actions import Action, Done, perform
+from rowlock_simulation.arrow_files import checkpoints_without_parquet
 from rowlock_simulation.draw import COLUMNS, COUNTERS
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.memory.statements import run as run_script
@@ -43,8 +45,14 @@ class Result:
     violations: list[str]
     lines: list[str] = field(repr=False)
     outcomes: list[Outcome] = field(repr=False)
-    faults_met: int = 0
+    met: Counter[str] = field(default_factory=Counter)
+    """How many faults of each kind came."""
     virtual_s: float = 0.0
+
+    @property
+    def did(self) -> Counter[str]:
+        """How many actions of each kind came to each end."""
+        return Counter(f"{o.action.kind} {o.status}" for o in self.outcomes)
 
     @property
     def transactions(self) -> int:
@@ -71,7 +79,7 @@ def run(plan: Plan) -> Result:
     """Runs a plan to its end, and judges it."""
     scheduler = Scheduler(f"{plan.world} {plan.seed}")
     outcomes: list[Outcome] = []
-    with simulated(scheduler), limited(**plan.limits), _quiet():
+    with simulated(scheduler), checkpoints_without_parquet(), limited(**plan.limits), _quiet():
         server = server_of(plan, scheduler)
         try:
             outcomes += _set_up(plan, outside(server, scheduler), scheduler)
@@ -84,7 +92,7 @@ def run(plan: Plan) -> Result:
             _spawn(actor, plan.night_s, hosts[actor.process], scheduler, outcomes)
         scheduler.run()
         violations = _judged(plan, server, scheduler, outcomes)
-    met = sum(1 for line in scheduler.lines if line.endswith(_FAULTS))
+    met = Counter(line.rpartition(": ")[2] for line in scheduler.lines if line.endswith(_FAULTS))
     return Result(plan, scheduler.trace_hash, scheduler.points, len(server.history.commits), violations, scheduler.lines, outcomes, met, scheduler.now_us / 1e6)
 
 
@@ -110,14 +118,10 @@ def _set_up(plan: Plan, table: Table, scheduler: Scheduler) -> list[Outcome]:
         receipt = table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, plan.properties)
         created.ends("committed", Done(receipt))
         created.txn_ids = [receipt.txn_id]
-        rows = [(k, 100, 0) for k in range(plan.accounts)], [(COUNTERS + k, 0, 0) for k in range(3)]
-        filled = []
-        for number, part in enumerate(rows, 1):
-            script = Append(tuple(part))
-            recorder.outcome = Outcome("setup", Action(number, "statements", (script,)))
-            recorder.outcome.ends("committed", Done(run_script(table, script)))
-            filled.append(recorder.outcome)
-    return [created, *filled]
+        script = Append((*((k, 100, 0) for k in range(plan.accounts)), *((COUNTERS + k, 0, 0) for k in range(3))))
+        filled = recorder.outcome = Outcome("setup", Action(1, "statements", (script,)))
+        filled.ends("committed", Done(run_script(table, script)))
+    return [created, filled]
 
 
 def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, outcomes: list[Outcome]) -> None:

@@ -1,7 +1,8 @@
 """Decides which thread runs, and what time it is: a schedule is a function of the seed.
 
-Each actor is a thread of the interpreter that runs only while the scheduler lets it; it is handed on by one lock each, at every scheduling
-point: a store's call, a sleep, a lock that is taken, an event that is waited for.  Time is virtual and moves to whatever is due next.
+Each actor is a greenlet, which has a stack and context variables of its own and runs until it comes to a scheduling point: a store's call, a
+sleep, a lock that is taken, an event that is waited for.  All of them share one thread of the interpreter.  Time is virtual and moves to whatever is
+due next.
 """
 
 from __future__ import annotations
@@ -9,22 +10,19 @@ from __future__ import annotations
 import hashlib
 import heapq
 import random
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 START_MS = 1_750_000_000_000
 """The virtual time at which every schedule begins, in milliseconds since the epoch."""
 _MICROSECONDS = 1_000_000
 
 
-_LEAVING_S = 10.0
-"""How long a schedule that has ended waits for a thread that has nothing left to do."""
-
-
 class Crashed(BaseException):
-    """Raised in every thread of a simulated process that was killed; no `except Exception` holds it up."""
+    """Raised in every actor of a simulated process that was killed; no `except Exception` holds it up."""
 
 
 class Stuck(Exception):
@@ -48,19 +46,14 @@ class Process:
     """Called when the process ends, as the kernel closes what it had open."""
 
 
-def _closed() -> threading.Lock:
-    """A lock that is held: whoever releases it lets one thread through."""
-    gate = threading.Lock()
-    gate.acquire()
-    return gate
-
-
 class Task:
-    """One actor's thread, as the scheduler sees it."""
+    """One actor, as the scheduler sees it.  `made`: what `threads.of_thread` made in it."""
 
     def __init__(self, name: str, process: Process, *, daemon: bool, rng: random.Random) -> None:
         self.name, self.process, self.daemon, self.rng = name, process, daemon, rng
-        self.go = _closed()
+        self.made: dict[Any, Any] = {}
+        self.body: Any = None
+        """The greenlet that runs it."""
         self.token = 0
         """Changes whenever the task goes on: what was to wake it before is void then."""
         self.woken = self.restarts = False
@@ -96,12 +89,12 @@ class Scheduler:
         self._due: list[tuple[int, float, int, Task | Callable[[], None], int]] = []
         self._order = 0
         self._tasks: set[Task] = set()
-        self._threads: list[threading.Thread] = []
-        self._of_thread: dict[int, Task] = {}
-        self._main = _closed()
+        self.current: Task | None = None
+        """The actor that runs; None where a schedule is set up, or judged."""
+        self._runner = getcurrent()
         self.ended = False
         self.outside = Process("-")
-        """The process of threads that are no actors: those that set a schedule up, and judge it."""
+        """The process of whoever is no actor: sets a schedule up, and judges it."""
         self._hash = hashlib.blake2b(digest_size=16)
 
     # ---- what happens -----------------------------------------------------------------------------
@@ -120,11 +113,6 @@ class Scheduler:
 
     # ---- actors -----------------------------------------------------------------------------------
 
-    @property
-    def current(self) -> Task | None:
-        """The actor that asks; None for a thread that is none."""
-        return self._of_thread.get(threading.get_ident())
-
     def spawn(self, name: str, call: Callable[[], object], process: Process, *, daemon: bool = False, restarts: bool = False, after_s: float = 0.0) -> Task:
         """Adds an actor that begins `after_s` from now.  Daemons end with the last of the others.
 
@@ -132,41 +120,35 @@ class Scheduler:
         """
         task = Task(name, process, daemon=daemon, rng=random.Random(f"{self._seed} {name}"))
         task.restarts = restarts
+        task.body = greenlet(lambda: self._live(task, call), self._runner)
         self._tasks.add(task)
         self._push(after_s, task, task.token)
-        thread = threading.Thread(target=self._live, args=(task, call), name=f"actor {name}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
         return task
 
     def _live(self, task: Task, call: Callable[[], object]) -> None:
-        task.go.acquire()
-        self._of_thread[threading.get_ident()] = task
         try:
             if (task.process.alive or task.restarts) and not self.ended:
                 call()
         except Crashed:
             pass
+        except (KeyboardInterrupt, SystemExit):
+            raise  # to whoever runs the schedule
         except BaseException as e:  # noqa: BLE001 - handed to whoever runs the schedule
             self.errors.append((task.name, e))
         finally:
-            del self._of_thread[threading.get_ident()]
+            self.current = None
             self._tasks.discard(task)
             if not self.ended and all(t.daemon for t in self._tasks):
                 self._end()
-            self._hand_on()
-
-    def _hand_on(self) -> None:
-        following = self._following()
-        (self._main if following is None else following.go).release()
 
     def run(self) -> None:
         """Runs all actors to their end.  Errors of actors are in `errors`, with Stuck where nobody could go on."""
-        if self._tasks:
-            self._hand_on()
-            self._main.acquire()
-        while self._threads:  # the last one may still be on its way out, and a process that ends beside it is aborted
-            self._threads.pop().join(_LEAVING_S)
+        try:
+            while (following := self._following()) is not None:
+                self.current = following
+                following.body.switch()  # comes back when an actor has ended
+        finally:
+            self.current = None
 
     def _end(self) -> None:
         self.ended = True
@@ -254,7 +236,8 @@ class Scheduler:
     def _switch(self, task: Task) -> None:
         following = self._following()
         if following is not task:
-            (self._main if following is None else following.go).release()
-            task.go.acquire()
+            assert following is not None, "an actor that waits was lost"
+            self.current = following
+            following.body.switch()
         if not task.process.alive:
             raise Crashed

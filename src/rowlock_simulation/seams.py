@@ -165,7 +165,12 @@ class SimulatedThreads:
 
     def of_process(self, make: Callable[[], T]) -> T:
         task = self._scheduler.current
-        made = (self._scheduler.outside if task is None else task.process).made
+        return self._once((self._scheduler.outside if task is None else task.process).made, make)
+
+    def of_thread(self, make: Callable[[], T]) -> T:
+        return self._once((self._scheduler.current or self._scheduler.outside).made, make)
+
+    def _once(self, made: dict[Any, Any], make: Callable[[], T]) -> T:
         if make not in made:
             made[make] = make()
         found: T = made[make]

@@ -13,11 +13,16 @@ from rowlock_simulation.scheduler import Crashed, Process, Scheduler
 _COMMIT_NAME = 25
 """The length of the name of a commit file: 20 digits and `.json`."""
 
+_ANYWHERE: frozenset[FaultKind] = frozenset(("crash before", "crash after", "stall", "partition", "clock jump"))
+"""What may go wrong with every call."""
+
 
 def is_commit(key: str) -> bool:
     """Whether a key is that of a commit file."""
+    if not key.endswith(".json"):
+        return False
     folder, _, name = key.rpartition("/")
-    return folder.endswith("_delta_log") and len(name) == _COMMIT_NAME and name.endswith(".json") and name[:20].isdigit()
+    return len(name) == _COMMIT_NAME and folder.endswith("_delta_log") and name[:20].isdigit()
 
 
 @dataclass
@@ -50,10 +55,7 @@ class Wire:
         counted = self._counted
         counted.calls += 1
         counted.commits += is_commit(key) and what in ("create", "link", "rename", "claim")
-        own: set[FaultKind] = {"crash before", "crash after", "stall", "partition", "clock jump"}
-        if self.on_power_loss is not None:
-            own.add("power loss")
-        fault = self._next(own | {*possible})
+        fault = self._next(possible) if counted.faults else None
         if fault is not None:
             self.scheduler.note(f"{what} {key}: {fault.kind}")
             if fault.kind == "crash before":
@@ -79,7 +81,8 @@ class Wire:
     def _next(self, possible: Collection[FaultKind]) -> Fault | None:
         c = self._counted
         for n, fault in enumerate(c.faults):
-            if fault.kind in possible and (c.calls if fault.only == "calls" else c.commits) >= fault.nth:
+            may_be = fault.kind in _ANYWHERE or fault.kind in possible or (fault.kind == "power loss" and self.on_power_loss is not None)
+            if may_be and (c.calls if fault.only == "calls" else c.commits) >= fault.nth:
                 return c.faults.pop(n)
         return None
 

@@ -320,6 +320,7 @@ def simulate(
     trace: Annotated[bool, typer.Option("--trace", help="With --seed: print every step with its actor.")] = False,
     without: Annotated[str, typer.Option(help="With --seed: leave out these actors, actions and faults, such as a2,a1.0,f3.")] = "",
     smaller: Annotated[bool, typer.Option("--smaller", help="Also search for a smaller schedule that fails.")] = False,
+    processes: Annotated[int, typer.Option(help="How many processes share the seeds; one for each core is the fastest.", min=1)] = 1,
 ) -> bool:
     """Run the real code in simulated worlds, where a seed decides the schedule and the faults. Exit code 1 if an invariant was violated."""
     _needs_checkout("rowlock_simulation")
@@ -328,7 +329,7 @@ def simulate(
     from rowlock_simulation.command import simulate as run
 
     left_out = tuple(name.strip() for name in without.split(",") if name.strip())
-    return run(Choices(world, seed, seeds, minutes, results, trace, left_out, smaller), _console())
+    return run(Choices(world, seed, seeds, minutes, results, trace, left_out, smaller, processes), _console())
 
 
 @command()

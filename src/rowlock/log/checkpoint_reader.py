@@ -28,6 +28,7 @@ from rowlock.storage.store import NotFound, ObjectStore, RangeFile
 
 UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError)
 """The errors of pyarrow and of the parsing of actions for a file that is no checkpoint."""
+_MANY_ROWS = 10_000
 _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
@@ -127,12 +128,14 @@ def _read_parquet(source: Any, state: CheckpointState, wanted: str, root: str) -
     file = pq.ParquetFile(source, read_dictionary=[])
     schema = file.schema_arrow
     small = [name for name in (("sidecar",) if wanted == "sidecar" else _SMALL) if schema.get_field_index(name) >= 0]
+    removes = ["remove"] if wanted == "remove" and schema.get_field_index("remove") >= 0 else []
     for group in range(file.num_row_groups):
+        table = file.read_row_group(group, columns=[*small, *removes], use_threads=_has_many_rows(file, group))
         for name in small:
-            for raw in _non_null_actions(file, group, name):
+            for raw in _non_null_actions(table, name):
                 _apply(name, raw, state)
-        if wanted == "remove" and schema.get_field_index("remove") >= 0:
-            state.removes += [action_json.remove_from(raw, root) for raw in _non_null_actions(file, group, "remove")]
+        if removes:
+            state.removes += [action_json.remove_from(raw, root) for raw in _non_null_actions(table, "remove")]
         elif wanted == "add" and schema.get_field_index("add") >= 0:
             state.frames += _add_frames(file, group, schema.field("add").type, root)
 
@@ -140,10 +143,20 @@ def _read_parquet(source: Any, state: CheckpointState, wanted: str, root: str) -
 _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "domainMetadata": "domain", "sidecar": "path", "remove": "path"}
 
 
-def _non_null_actions(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
-    """The non-null actions in one column of a row group, as dicts, maps included; some writers store a struct of nulls instead of null."""
-    column = file.read_row_group(group, columns=[name]).column(name).combine_chunks()
-    return (value for value in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy") if value.get(_REQUIRED[name]) is not None)
+def _has_many_rows(file: pq.ParquetFile, group: int) -> bool:
+    """Whether decoding a row group is worth the hand-over to other threads."""
+    return bool(file.metadata.row_group(group).num_rows > _MANY_ROWS)
+
+
+def _non_null_actions(table: pa.Table, name: str) -> Iterator[dict[str, Any]]:
+    """The non-null actions in one column, as dicts, maps included; some writers store a struct of nulls instead of null."""
+    column = table.column(name)
+    if column.null_count == len(column):
+        return
+    column = column.combine_chunks()
+    for value in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
+        if value.get(_REQUIRED[name]) is not None:
+            yield value
 
 
 def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pa.RecordBatch]:
@@ -151,7 +164,7 @@ def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: st
     present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
     wanted = [f"add.{name}" for name in present]
     has_stats, has_parsed = "stats" in present, type_.get_field_index("stats_parsed") >= 0
-    table = file.read_row_group(group, columns=wanted)
+    table = file.read_row_group(group, columns=wanted, use_threads=_has_many_rows(file, group))
     parts = [frames.from_checkpoint(chunk, root) for chunk in table.column("add").chunks]  # more than one where texts take more than 2 GiB
     if has_parsed and (not has_stats or any(part.column("stats").null_count for part in parts)):
         parsed = iter(_parsed_stats(file, group))

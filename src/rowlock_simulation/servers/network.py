@@ -11,6 +11,8 @@ from rowlock_simulation.wire import Wire
 
 T = TypeVar("T")
 _TIMEOUT_S = 10.0
+_ANSWERS_TRAVEL = 0.5
+"""How often others run between what the server does and its answer; else the client goes on at once."""
 _ALWAYS: tuple[FaultKind, ...] = ("lost request", "lost reply", "unavailable", "error after")
 
 
@@ -49,7 +51,8 @@ class Network:
             self._refused(what, key, 500)
         if kind == "lost reply" or wire.is_cut_off:
             self._unanswered(what, key)
-        wire.travel()
+        if s.random.random() < _ANSWERS_TRAVEL:
+            wire.travel()
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -13,23 +13,24 @@ from rowlock_simulation.scheduler import START_MS
 from rowlock_simulation.servers.network import Network
 from rowlock_simulation.wire import Wire
 
+Stored = tuple[bytes, int, str]
+
 
 class Bucket:
     """The objects of a bucket, as the server holds them: writes come one after another, and each is seen at once by all but a stale list."""
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.objects: dict[str, tuple[bytes, int]] = {}
-        """Bytes and time of the last change in virtual microseconds, by key."""
-        self._before: list[tuple[int, str, tuple[bytes, int] | None]] = []
+        self.objects: dict[str, Stored] = {}
+        """Bytes, time of the last change in virtual microseconds, and tag, by key."""
+        self._before: list[tuple[int, str, Stored | None]] = []
 
     def tag(self, key: str) -> str:
-        data, _ = self.objects[key]
-        return _tag(data)
+        return self.objects[key][2]
 
     def set(self, key: str, data: bytes, now_us: int) -> None:
         self._before.append((now_us, key, self.objects.get(key)))
-        self.objects[key] = data, now_us
+        self.objects[key] = data, now_us, f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
         self.history.written(key, data, now_us)
 
     def remove(self, key: str, now_us: int) -> None:
@@ -37,21 +38,17 @@ class Bucket:
             self._before.append((now_us, key, before))
             self.history.deleted(key, now_us)
 
-    def sizes(self, since_us: int | None = None) -> dict[str, tuple[int, int, str]]:
-        """Size, time and tag of each object by key, as a listing shows them: now, or as it was before what has changed since a time."""
-        objects = dict(self.objects)
+    def sizes(self, folder: str, since_us: int | None = None) -> dict[str, tuple[int, int, str]]:
+        """Size, time and tag of each object under a folder by key, as a listing shows them: now, or as it was before what has changed since a time."""
+        objects = {key: stored for key, stored in self.objects.items() if key.startswith(folder)}
         for at_us, key, before in reversed(self._before if since_us is not None else []):
             if at_us < (since_us or 0):
                 break
             if before is None:
                 objects.pop(key, None)
-            else:
+            elif key.startswith(folder):
                 objects[key] = before
-        return {key: (len(data), at_us, _tag(data)) for key, (data, at_us) in objects.items()}
-
-
-def _tag(data: bytes) -> str:
-    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
+        return {key: (len(data), at_us, tag) for key, (data, at_us, tag) in objects.items()}
 
 
 class S3Requests:
@@ -106,21 +103,21 @@ class S3Requests:
     def delete(self, key: str) -> None:
         self._send("delete", key, lambda: self._bucket.remove(key, self._s.now_us))
 
-    def _there(self, key: str) -> tuple[bytes, int]:
+    def _there(self, key: str) -> Stored:
         found = self._bucket.objects.get(key)
         if found is None:
             raise error_of(404, "NoSuchKey")
         return found
 
     def _told(self, key: str) -> ObjectInfo:
-        data, at_us = self._there(key)
-        return _told(key, len(data), at_us, self._bucket.tag(key))
+        data, at_us, tag = self._there(key)
+        return _told(key, len(data), at_us, tag)
 
     def _listed(self, prefix: str | None, wanted: Callable[[str], bool]) -> Sequence[ObjectInfo]:
         folder = f"{prefix}/" if prefix else ""
 
         def shown(since_us: int | None = None) -> Sequence[ObjectInfo]:
-            return [_told(key, *told) for key, told in sorted(self._bucket.sizes(since_us).items()) if key.startswith(folder) and wanted(key)]
+            return [_told(key, *told) for key, told in sorted(self._bucket.sizes(folder, since_us).items()) if wanted(key)]
 
         return self._send("list", folder, shown, ("stale list",), shown)
 

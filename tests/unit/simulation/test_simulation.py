@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import orjson
 import pytest
@@ -14,9 +15,9 @@ from typer.testing import CliRunner
 from rowlock.cli.main import app
 from rowlock.transaction.publish import outcome
 from rowlock_simulation import judge
-from rowlock_simulation.campaign import WORLDS, campaign, replay_command
+from rowlock_simulation.campaign import WORLDS, campaign, campaign_of_processes, covered, replay_command
 from rowlock_simulation.draw import draw
-from rowlock_simulation.plan import World
+from rowlock_simulation.plan import FaultKind, World
 from rowlock_simulation.run import run
 from rowlock_simulation.shrink import shrink
 
@@ -36,11 +37,13 @@ def test_schedules_keep_every_promise(world: World) -> None:
     assert summary.schedules == len(summary.hashes) == SEEDS  # no two seeds are one schedule
 
 
-@pytest.mark.soak("200 schedules of each world", ci=True)
-@pytest.mark.parametrize("world", WORLDS)
-def test_many_schedules_keep_every_promise(world: World) -> None:
-    summary = campaign([world], iter(range(1000, 1200)))
+@pytest.mark.soak("2,000 schedules", ci=True)
+def test_many_schedules_keep_every_promise(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    summary = campaign_of_processes(min(4, os.cpu_count() or 1), WORLDS, 1000, 1667, results=results)
     assert summary.failed == [], [replay_command(w, seed) for w, seed, _ in summary.failed]
+    assert summary.schedules == 2001 and summary.short < 300
+    assert all(kind in covered(results)[-1] for kind in get_args(FaultKind))  # each of them comes
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -80,12 +83,14 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert {orjson.loads(line)["seed"] for line in results.read_bytes().splitlines()[:2]} == {0, 1}
 
 
-def test_the_command() -> None:
+def test_the_command(tmp_path: Path) -> None:
     runner = CliRunner()
     one = runner.invoke(app, ["simulate", "--world", "s3", "--seed", "3", "--trace"])
     assert one.exit_code == 0 and "actor a0 in process" in one.output and "before_put" in one.output
     less = runner.invoke(app, ["simulate", "--world", "s3", "--seed", "3", "--without", "a0,f0"])
     assert less.exit_code == 0 and "trace" in less.output and less.output.splitlines()[-1] not in one.output
+    shared = runner.invoke(app, ["simulate", "--world", "s3", "--seeds", "0:2", "--processes", "2", "--results", str(tmp_path / "r.jsonl")]).output
+    assert "2 schedules (s3 2), 2 distinct" in shared and "2 distinct, 0 with violations" in shared and "statements committed" in shared
     assert "2 schedules, 2 distinct, 0 with violations" in runner.invoke(app, ["simulate", "--world", "s3", "--seeds", "0:2"]).output
     for wrong in (["--world", "mars"], ["--seeds", "7"], ["--seeds", "9:3"]):
         assert runner.invoke(app, ["simulate", *wrong]).exit_code == 2

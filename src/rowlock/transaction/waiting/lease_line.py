@@ -8,13 +8,11 @@ and if the head has moved while it waited, begins again from the new head.  Leas
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.boundary.statements import Statement
 from rowlock.locks import scope
 from rowlock.locks.lease import Lease, Leases, logger
@@ -31,18 +29,12 @@ Advisor = Callable[[SharedState, Sequence[Statement]], str]
 advisor: Advisor = advised_lock
 """The function that is called under `lock = auto`; tests replace it."""
 
-_threads = threading.local()
+
+class _Held(list[tuple[SharedState, Lease]]):
+    """The leases that transactions of one thread hold, on any table."""
 
 
-def _leases_of_thread() -> list[tuple[SharedState, Lease]]:
-    """The leases that transactions of this thread hold, on any table.  A forked child process holds none of its parent's."""
-    if getattr(_threads, "process", None) != os.getpid():
-        _threads.held, _threads.process = [], os.getpid()
-    held: list[tuple[SharedState, Lease]] = _threads.held
-    return held
-
-
-def _forget(held: list[tuple[SharedState, Lease]], lease: Lease) -> None:
+def _forget(held: _Held, lease: Lease) -> None:
     for known in [k for k in held if k[1] is lease]:
         with suppress(ValueError):
             held.remove(known)
@@ -54,7 +46,7 @@ class LeaseLine:
     def __init__(self, state: SharedState) -> None:
         self._state = state
         self._held: list[Lease] = []
-        self._of_thread = _leases_of_thread()
+        self._of_thread = threads.of_thread(_Held)
         self._waited_s = 0.0
         self._waited = False
 
