@@ -12,7 +12,7 @@ from tools.structure import circles, circles_of_rooms, heights, main, modules, u
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS = {
-    "": 2185,
+    "": 2201,  # the last 16: what belongs to a thread is asked of the seam, so that actors of a simulation may share one; transaction gave 9
     "advice": 1695,
     "api": 8140,  # the last 25: a new table with dataChange=false and an INSERT without all columns are refused as the session says
     "boundary": 800,
@@ -27,7 +27,7 @@ BUDGETS = {
     "protocol": 6290,
     "storage": 3180,
     "testing": 150,
-    "transaction": 6670,
+    "transaction": 6661,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 # Delta-spark's conditions for what drawn statements named otherwise: 15 to 20 in each of five rooms.
