@@ -50,6 +50,11 @@ class Action:
     alter: tuple[str, ...] = ()
     pause_s: float = 0.0
 
+    @property
+    def is_lockless(self) -> bool:
+        """Whether it goes by the rules of `lockless`; a compaction changes no row."""
+        return self.options.get("on_conflict") == "lockless"
+
     def __str__(self) -> str:
         what = (
             "; ".join(map(render, self.scripts))
@@ -144,7 +149,9 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
         case "drop":
             return alteration.drop_columns(state, engine, [names])
         case "add constraint":
-            return alteration.add_constraint(state, engine, names[0], "v < 1000000")
+            return alteration.add_constraint(state, engine, *names)
+        case "widen":
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, like=StructField(names[0], PrimitiveType("long")))])
         case _:
             return alteration.drop_constraint(state, engine, names[0])
 

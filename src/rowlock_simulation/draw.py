@@ -26,6 +26,9 @@ _EVERYBODY = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
     + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator", "foreigner", "evolver"]
 )  # fmt: skip
+LOCKLESS = "lockless"
+"""The theme and the policy whose transactions merge cells."""
+DEFINITION = "a definition that changes"
 THEMES = {
     "everybody": _EVERYBODY,
     "everybody again": _EVERYBODY,
@@ -34,9 +37,9 @@ THEMES = {
     "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
     "another engine": ["foreigner"] * 4
     + ["counter", "counter", "calculator", "banker", "upserter", "deleter", "updater", "optimizer", "appender", "reader", "restorer"],
-    "a definition that changes": ["evolver"] * 3
-    + ["counter"] * 2
-    + ["banker", "upserter", "deleter", "updater", "appender", "optimizer", "reader", "restorer"],
+    DEFINITION: ["evolver"] * 3 + ["filler"] * 4 + ["counter"] + ["banker", "upserter", "deleter", "updater", "appender", "optimizer", "reader", "restorer"],
+    "lockless": ["setter"] * 6
+    + ["counter", "counter", "banker", "upserter", "upserter", "deleter", "updater", "updater", "appender", "optimizer", "reader", "evolver"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["updater", "restorer", "counter"],
 }
 
@@ -52,19 +55,24 @@ def draw(world: World, seed: int) -> Plan:
     theme = rng.choice(list(THEMES))
     if theme == "another engine":
         properties = {name: value for name, value in properties.items() if name not in _OWN_ALONE}
-    own_alone = any(p in properties for p in _OWN_ALONE)
-    writes = 0
     roles, certain = THEMES[theme], ["vacuumer", "checkpointer", "reader"] if night_s else []
     certain.append(rng.choice(["banker", "counter", "appender"]))
+    if theme == DEFINITION:
+        certain.append("evolver")
+        properties |= rng.choice([{}, {"delta.columnMapping.mode": "name"}, {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}])
+    if theme == LOCKLESS:
+        properties["delta.enableRowTracking"] = "true"
+    own_alone = any(p in properties for p in _OWN_ALONE)
+    writes = 0
     large = rng.randrange(_LARGE_ONE_IN) == 0
     most_actions = 5 if large else 3
     while len(actors) < 4 or writes < LEAST_WRITES["large" if large else "small"]:
         role = certain.pop() if certain else rng.choice(roles)
         role = "counter" if role == "foreigner" and own_alone else role
         name = f"a{len(actors)}"
-        actions = _Role(rng, name, len(actors), accounts).actions(role, most_actions)
+        actions = _Role(rng, name, len(actors), accounts, lockless=theme == LOCKLESS).actions(role, most_actions)
         writes += sum(bool(a.scripts) for a in actions) if role != "deleter" else 0  # they may find nothing
-        actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), 5 * rng.random()])))
+        actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), (1 if theme == LOCKLESS else 5) * rng.random()])))
     used = sorted({a.process for a in actors})
     faults = [_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
     faults.append(replace(_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
@@ -72,6 +80,7 @@ def draw(world: World, seed: int) -> Plan:
         world=world,
         seed=seed,
         properties=properties,
+        types={"w": "integer"} if "delta.enableTypeWidening" in properties else {},
         partitioned_by=rng.choice([(), (), ("w",)]),
         accounts=accounts,
         theme=theme,
@@ -126,8 +135,8 @@ def _fault(rng: random.Random, world: World, name: str, process: str) -> Fault:
 class _Role:
     """Draws the actions of one actor."""
 
-    def __init__(self, rng: random.Random, name: str, number: int, accounts: int) -> None:
-        self._rng, self._name, self._number, self._accounts = rng, name, number, accounts
+    def __init__(self, rng: random.Random, name: str, number: int, accounts: int, *, lockless: bool) -> None:
+        self._rng, self._name, self._number, self._accounts, self._lockless = rng, name, number, accounts, lockless
         self._options: dict[str, Any] = {}
         self._last_alter: tuple[str, ...] = ()
         if rng.random() < 0.25:
@@ -140,13 +149,18 @@ class _Role:
             self._options["lock_timeout"] = rng.choice([0.5, 20.0])
         if rng.random() < 0.15:
             self._options["lane"] = False
+        if lockless and rng.random() < 0.8:
+            self._options["on_conflict"] = LOCKLESS
+            self._options.pop("granularity", None)
+            self._weaker = {}
 
     def actions(self, role: str, most: int) -> tuple[Action, ...]:
         draw: Callable[[int], Action] = getattr(self, f"_{role}")
         return tuple(draw(n) for n in range(self._rng.randint(min(2, most), most)))
 
     def _pause(self) -> float:
-        return self._rng.choice([0.0, 0.0, self._rng.random() * 0.1, self._rng.random() * 3])
+        longest = 0.3 if self._lockless else 3  # where nothing is done again, only what overlaps shows anything
+        return self._rng.choice([0.0, 0.0, self._rng.random() * 0.1, self._rng.random() * longest])
 
     def _statements(self, number: int, *scripts: Script, app: tuple[str, int] | None = None, same_rows: bool = False) -> Action:
         options = self._options | (self._weaker if same_rows else {})
@@ -164,6 +178,12 @@ class _Role:
 
     def _counter(self, number: int) -> Action:
         return self._statements(number, Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}"), same_rows=True)
+
+    def _setter(self, number: int) -> Action:
+        """Cells of a few rows that others set, delete and read, too."""
+        low, cells = UPSERTS + self._rng.randint(0, 6), self._rng.sample(["v", "w"], self._rng.randint(1, 2))
+        rows = self._rng.choice([f"k >= {low} AND k <= {low + 3}", f"k >= {COUNTERS}", f"k < {self._rng.randint(1, 3)}", "v >= 0"])
+        return self._statements(number, Update(tuple((c, self._rng.choice([f"{c} + 1", str(self._rng.randint(0, 9))])) for c in cells), rows))
 
     def _calculator(self, number: int) -> Action:
         script = Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}")
@@ -215,13 +235,29 @@ class _Role:
 
     def _evolver(self, number: int) -> Action:
         """Columns and constraints of its own, so that what it drops is there but for what went wrong before."""
-        own = f"{self._name}_{number - number % 2}"
-        added = self._rng.choice([("add", own), ("add", own), ("add constraint", f"c_{own}")]) if number % 2 == 0 else self._last_alter
-        self._last_alter = added
-        if number % 2:
-            verb = "drop constraint" if added[0] == "add constraint" else self._rng.choice(["drop", "rename"])
-            added = (verb, added[1], f"{own}_renamed") if verb == "rename" else (verb, added[1])
-        return Action(number, "alter", alter=added, pause_s=self._pause())
+        step, own = number % 3, f"{self._name}_{number - number % 3}"
+        if step == 0:
+            constraint = (
+                [] if self._lockless else [("add constraint", f"c_{own}", f"v < {self._rng.choice([103, 110, 1000])}")]
+            )  # a merged row would be dropped
+            self._last_alter = self._rng.choice([("add", own), ("add", own), ("widen", "w"), *constraint])
+            return Action(number, "alter", alter=self._last_alter, pause_s=self._pause())
+        verb, *names = self._last_alter
+        if verb == "add" and step == 1:
+            return self._statements(number, self._fills(own))
+        changed = {"add": self._rng.choice([("drop", own), ("rename", own, f"{own}_renamed")]), "add constraint": ("drop constraint", *names)}
+        return Action(number, "alter", alter=changed.get(verb, ("widen", "w")), pause_s=self._pause())
+
+    def _filler(self, number: int) -> Action:
+        """Writes into a column of somebody else's, which may not be there, or have another name by then."""
+        return self._statements(number, self._fills(f"a{self._rng.randint(0, 2)}_0{self._rng.choice(['', '', '_renamed'])}"))
+
+    def _fills(self, column: str) -> Script:
+        rows = self._rng.choice([f"k < {self._rng.randint(1, 4)}", f"k >= {COUNTERS}", f"v < {self._rng.randint(95, 105)}"])
+        if self._rng.random() < 0.3:
+            clauses = (Clause("matched", "update", None, ((column, "s.v + t.v"),)), Clause("not matched", "insert", None, (("k", "s.k"), (column, "s.v"))))
+            return Merge(("k", "v"), ((self._rng.randint(0, 2), 1), (self._rng.randint(UPSERTS, UPSERTS + 7), 2)), "t.k = s.k", clauses)
+        return Update(((column, self._rng.choice(["v + 1", "k"])), ("w", "w + 1")), rows)
 
     def _checkpointer(self, number: int) -> Action:
         return Action(number, "checkpoint", pause_s=self._pause())

@@ -23,9 +23,10 @@ from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.draw import APPENDS, COLUMNS, UPSERTS
 from rowlock_simulation.history import History
+from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
-from rowlock_simulation.serial import SerialTable, State
+from rowlock_simulation.serial import State
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -53,17 +54,17 @@ class _Raw:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._rows: dict[str, tuple[str | None, list[tuple[Any, ...]]]] = {}
+        self._rows: dict[str, tuple[str | None, list[Mapping[str, Any]]]] = {}
         self._ids: dict[str, list[tuple[int, int]]] = {}
         self._id_column: str | None = None
-        self._stored_as: dict[str, str] = {}
+        self.stored_as: dict[str, str] = {}
         """The name in data files of each column."""
 
     def apply(self, commit: Commit) -> list[str]:
         """Takes a commit in; returns what is wrong with its actions (I4)."""
         wrong = []
         if commit.metadata is not None:
-            self._stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
+            self.stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
             self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
         removes = Counter(r.path for r in commit.removes)
         adds = Counter(a.path for a in commit.adds)
@@ -82,14 +83,14 @@ class _Raw:
             self._rows[add.path] = add.key[1], self._read(add)
         return wrong
 
-    def _read(self, add: AddFile) -> list[tuple[Any, ...]]:
+    def _read(self, add: AddFile) -> list[Mapping[str, Any]]:
+        """The living rows of a file, by the names in it: a column may be renamed later."""
         partition = {c: None if value is None else int(value) for c, value in add.partition_values.items()}
         stored = orjson.loads(self._history.objects[add.path])
-        rows = [{**row, **{c: {**row, **partition}.get(name) for c, name in self._stored_as.items()}} for row in stored]
         dead = self._dead(add)
         if self._id_column is not None and add.base_row_id is not None:
-            self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row["k"]) for n, row in enumerate(rows) if n not in dead]
-        return [tuple(row.get(c) for c in COLUMNS) for n, row in enumerate(rows) if n not in dead]
+            self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row[self.stored_as["k"]]) for n, row in enumerate(stored) if n not in dead]
+        return [{**row, **partition} for n, row in enumerate(stored) if n not in dead]
 
     def _dead(self, add: AddFile) -> BitMap64:
         descriptor = add.deletion_vector
@@ -107,7 +108,7 @@ class _Raw:
             for row in orjson.loads(self._history.objects[action.raw["path"]]):
                 whole = {**row, **partition}
                 sign = 1 if row[CHANGE_TYPE] in ("insert", "update_postimage") else -1
-                out[tuple(whole.get(self._stored_as[c]) for c in COLUMNS)] += sign
+                out[tuple(whole.get(name) for name in self.stored_as.values())] += sign
         return out
 
     def ids(self) -> list[tuple[int, int]]:
@@ -115,7 +116,7 @@ class _Raw:
         return [found for ids in self._ids.values() for found in ids]
 
     def bag(self) -> Bag:
-        return Counter(row for _, rows in self._rows.values() for row in rows)
+        return Counter(tuple(row.get(name) for name in self.stored_as.values()) for _, rows in self._rows.values() for row in rows)
 
 
 class _Verdict:
@@ -125,13 +126,14 @@ class _Verdict:
         self._plan, self._history, self._commits, self._outcomes = plan, history, commits, outcomes
         self._of_txn = {txn_id: o for o in outcomes for txn_id in o.txn_ids}
         self.bags: list[Bag] = []
+        self.columns: list[tuple[str, ...]] = []
         self._key_of: dict[int, int] = {}
         self._id_of: dict[int, int] = {}
         self.violations: list[str] = []
 
     def check_versions(self) -> None:
         """Every version is what serial execution in log order gives (I3, I5), and money is conserved."""
-        raw, serial = _Raw(self._history), SerialTable(COLUMNS)
+        raw, serial = _Raw(self._history), NumberedTable(COLUMNS)
         states: list[State] = []
         for number, commit in enumerate(self._commits):
             if commit.version != number:
@@ -141,25 +143,32 @@ class _Verdict:
             self._serve(serial, states, commit)
             states.append(serial.state())
             self.bags.append(raw.bag())
+            self.columns.append(tuple(raw.stored_as))
             self._check_feed(raw.changes(commit), number)
             self._check_ids(number, raw.ids())
-            wanted = Counter(tuple(row[c] for c in COLUMNS) for row in serial.rows)
+            wanted = rows_of(serial.rows, serial.columns)
+            if self.columns[-1] != serial.columns:
+                self.violations.append(f"I3: version {number} has the columns {self.columns[-1]}; by the log so far they are {serial.columns}")
+                return
             if self.bags[-1] != wanted:
                 doing = ", ".join(self._of_txn[t].name for t in sorted(commit.txn_ids) if t in self._of_txn)
                 self.violations.append(
                     f"I3: version {number} ({doing}) is not what serial execution gives: it has {_text(self.bags[-1] - wanted)} and lacks {_text(wanted - self.bags[-1])}"
                 )
                 return
-            money = sum(v * n for (k, v, _), n in self.bags[-1].items() if k < self._plan.accounts)
-            if number >= 1 and money != 100 * self._plan.accounts:
+            money = sum(v * n for (k, v, *_), n in self.bags[-1].items() if k < self._plan.accounts)
+            if number >= 1 and not self._plan.is_lockless and money != 100 * self._plan.accounts:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
 
     def _check_feed(self, told: Bag | None, version: int) -> None:
         """The change data feed of a version is what it differs in from the one before."""
         if told is None:
             return
-        real = Counter(self.bags[-1])
-        real.subtract(self.bags[-2])
+        before, after = self.bags[-2:]
+        if self.columns[-2] != self.columns[-1]:  # a RESTORE of the definition as well
+            before, after, told = (_cut(bag) for bag in (before, after, told))
+        real = Counter(after)
+        real.subtract(before)
         if {row: n for row, n in told.items() if n} != {row: n for row, n in real.items() if n}:
             told.subtract(real)
             self.violations.append(
@@ -178,7 +187,7 @@ class _Verdict:
                 )
                 return
 
-    def _serve(self, serial: SerialTable, states: Sequence[State], commit: Commit) -> None:
+    def _serve(self, serial: NumberedTable, states: Sequence[State], commit: Commit) -> None:
         for txn_id in sorted(commit.txn_ids):
             outcome = self._of_txn.get(txn_id)
             if outcome is None:
@@ -187,6 +196,10 @@ class _Verdict:
             elif outcome.action.kind == "restore":
                 assert outcome.done.restored is not None
                 serial.bring_back(states[outcome.done.restored])
+            elif outcome.action.kind == "alter":
+                serial.alter(*outcome.action.alter)
+            elif outcome.action.is_lockless:
+                serial.run_lockless(outcome.action.scripts, states[outcome.read_at[txn_id]][0])
             else:
                 serial.run(*outcome.action.scripts)
 
@@ -206,7 +219,7 @@ class _Verdict:
             if o.status in ("failed", "nothing") and at:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
             if self._fails_by_others(o):
-                self.violations.append(f"{o.name} failed by what others did, under the policy repair: {o.detail}")
+                self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
             if len(at) > 1:
                 self.violations.append(f"I2: {o.name} is in versions {at}")
         self._check_steps()
@@ -218,7 +231,7 @@ class _Verdict:
     def _fails_by_others(self, o: Outcome) -> bool:
         """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""
         by_others = isinstance(o.error, DeltaConcurrentModificationException) and not isinstance(o.error, MetadataChangedException)
-        return by_others and o.action.kind == "statements" and "on_conflict" not in o.action.options and not self._plan.night_s
+        return by_others and o.action.kind == "statements" and o.action.options.get("on_conflict", "lockless") == "lockless" and not self._plan.night_s
 
     def _named(self, txn_id: str) -> str:
         return self._of_txn[txn_id].name if txn_id in self._of_txn else "nobody"
@@ -237,7 +250,7 @@ class _Verdict:
                 continue
             if self._history.lost_from is not None and commit_key(o.done.version) >= self._history.lost_from:
                 continue  # it was read before it was durable, and is another version now
-            if rows_of(o.done.rows) != self.bags[o.done.version]:
+            if rows_of(o.done.rows, self.columns[o.done.version]) != self.bags[o.done.version]:
                 self.violations.append(f"reader {o.name} saw other rows in version {o.done.version} than it has")
 
 
@@ -251,13 +264,21 @@ def _check_head(verdict: _Verdict, table: Table) -> None:
         rows += table.statement_engine.sample([live_slice(file, table.state.vectors.of)], None, snapshot=head)
     if head.version != len(verdict.bags) - 1:
         verdict.violations.append(f"the newest version reads as {head.version}; the log has {len(verdict.bags) - 1}")
-    elif rows_of(rows) != verdict.bags[-1]:
+    elif rows_of(rows, verdict.columns[-1]) != verdict.bags[-1]:
         verdict.violations.append("the newest version, read anew, has other rows than the raw log")
 
 
-def rows_of(rows: Sequence[Mapping[str, Any]]) -> Bag:
+def rows_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Bag:
     """Rows without order."""
-    return Counter(tuple(row[c] for c in COLUMNS) for row in rows)
+    return Counter(tuple(row[c] for c in columns) for row in rows)
+
+
+def _cut(bag: Bag) -> Bag:
+    """The rows in the columns that are always there."""
+    out: Bag = Counter()
+    for row, n in bag.items():
+        out[row[: len(COLUMNS)]] += n
+    return out
 
 
 def _text(bag: Bag) -> str:

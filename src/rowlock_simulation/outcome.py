@@ -12,12 +12,13 @@ Status = Literal["running", "committed", "nothing", "failed", "unknown", "crashe
 
 @dataclass
 class Outcome:
-    """One try of one action.  `txn_ids`: the transactions that it began."""
+    """One try of one action.  `txn_ids`: the transactions that it began; `read_at`: the version that each of them has read."""
 
     actor: str
     action: Action
     status: Status = "running"
     txn_ids: list[str] = field(default_factory=list)
+    read_at: dict[str, int] = field(default_factory=dict)
     done: Done = field(default_factory=Done)
     error: Exception | None = None
 

@@ -66,6 +66,8 @@ class Plan:
     actors: tuple[ActorPlan, ...]
     faults: tuple[Fault, ...]
     weather: Weather
+    types: dict[str, str] = field(default_factory=dict)
+    """Types of columns that are no longs."""
     partitioned_by: tuple[str, ...] = ()
     theme: str = "everybody"
     """Which actors are likely (`draw.THEMES`)."""
@@ -77,6 +79,11 @@ class Plan:
     """Options of the engine in memory."""
     skews_ms: dict[str, int] = field(default_factory=dict)
     drifts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_lockless(self) -> bool:
+        """Whether some of it goes by the rules of `lockless`, which lose updates of a cell."""
+        return any(action.is_lockless for actor in self.actors for action in actor.actions)
 
     def without(self, names: Iterable[str]) -> Plan:
         """The plan without these actors (`a1`), actions (`a1.0`, by their place in the whole plan) and faults (`f3`)."""

@@ -70,6 +70,8 @@ class _Recorder(Observer):
     def phase(self, name: str, txn: Any) -> None:
         if self.outcome is not None and name in ("begin", "staged") and txn.txn_id not in self.outcome.txn_ids:
             self.outcome.txn_ids.append(txn.txn_id)  # other phases may be those of a transaction that this one takes along
+        if name == "staged" and self.outcome is not None and self.outcome.action.is_lockless:
+            self.outcome.read_at.setdefault(txn.txn_id, txn.base.version)
         if self._scheduler.current is not None:
             self._scheduler.note(f"{name} {txn.txn_id[:8]}")
             self._scheduler.pause()
@@ -111,7 +113,7 @@ def _judged(plan: Plan, server: Server, scheduler: Scheduler, outcomes: list[Out
 
 
 def _set_up(plan: Plan, table: Table, scheduler: Scheduler) -> list[Outcome]:
-    fields = [{"name": c, "type": "long", "nullable": c != "k", "metadata": {}} for c in COLUMNS]
+    fields = [{"name": c, "type": plan.types.get(c, "long"), "nullable": c != "k", "metadata": {}} for c in COLUMNS]
     recorder = _Recorder(scheduler)
     created = recorder.outcome = Outcome("setup", Action(0, "property"))
     with use_observer(recorder):

@@ -49,6 +49,24 @@ class SerialTable:
         """Rows, columns and conditions as they were."""
         self.rows, self.columns, self.checks = list(state[0]), state[1], state[2]
 
+    def alter(self, verb: str, *names: str) -> None:
+        """A change of the definition: `add`, `drop` and `rename` of a column; conditions that rows must meet are their own names."""
+        match verb:
+            case "add":
+                self.rows = [{**row, names[0]: None} for row in self.rows]
+                self.columns += names[:1]
+            case "drop":
+                self.rows = [{c: v for c, v in row.items() if c != names[0]} for row in self.rows]
+                self.columns = tuple(c for c in self.columns if c != names[0])
+            case "rename":
+                self.rows = [{names[1] if c == names[0] else c: v for c, v in row.items()} for row in self.rows]
+                self.columns = tuple(names[1] if c == names[0] else c for c in self.columns)
+            case "add constraint":
+                self.checks += names[1:]
+                self.rows = [self._new(row) for row in self.rows]
+            case "drop constraint":
+                self.checks = tuple(c for c in self.checks if c != names[1])
+
     def changes(self, script: Script) -> Counter[str]:
         """What a statement would do here, without doing it: (old image, new image) of each row that it touches."""
         self._changes = []
