@@ -71,7 +71,7 @@ def draw(world: World, seed: int) -> Plan:
         role = "counter" if role == "foreigner" and own_alone else role
         name = f"a{len(actors)}"
         actions = _Role(rng, name, len(actors), accounts, lockless=theme == LOCKLESS).actions(role, most_actions)
-        writes += sum(bool(a.scripts) for a in actions) if role != "deleter" else 0  # they may find nothing
+        writes += sum(bool(a.scripts) for a in actions) if role not in ("deleter", "filler") else 0  # they may find nothing
         actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), (1 if theme == LOCKLESS else 5) * rng.random()])))
     used = sorted({a.process for a in actors})
     faults = [_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
