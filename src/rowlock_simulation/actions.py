@@ -15,6 +15,7 @@ from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.transaction.definition import alteration, creation
+from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
@@ -36,6 +37,7 @@ class Action:
     scripts  what it does to the rows, in serial execution; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
     alter    a change of the columns or the constraints: its verb, and the names that it takes
+    posts    an append that is handed to other processes as if they had been in each other's way just now
     back     for `restore` and `travel`: how many versions before the newest
     pause_s  what passes before it
     """
@@ -45,6 +47,7 @@ class Action:
     scripts: tuple[Script, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     app: tuple[str, int] | None = None
+    posts: bool = False
     back: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
     alter: tuple[str, ...] = ()
@@ -61,7 +64,7 @@ class Action:
             or " ".join(self.alter)
             or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
         )
-        app = f" as step {self.app[1]} of {self.app[0]}" if self.app else ""
+        app = (f" as step {self.app[1]} of {self.app[0]}" if self.app else "") + " by a post" * self.posts
         return f"{self.kind} {what}{app} {dict(self.options) or ''}".strip()
 
 
@@ -118,6 +121,8 @@ def _runs_again(options: Options, conflict: DeltaConcurrentModificationException
 def _statements(action: Action, table: Table) -> Receipt:
     options = Options(**action.options)
     app = None if action.app is None else SetTransaction(*action.app)
+    if action.posts:
+        queue_of(table.state).contended()
 
     def carry_out(staging: StagingTransaction) -> Receipt:
         for script in action.scripts:

@@ -28,11 +28,13 @@ _EVERYBODY = (
 )  # fmt: skip
 LOCKLESS = "lockless"
 """The theme and the policy whose transactions merge cells."""
+POSTS = "appends between processes"
 DEFINITION = "a definition that changes"
 THEMES = {
     "everybody": _EVERYBODY,
     "everybody again": _EVERYBODY,
     "appends": ["appender"] * 8 + ["optimizer", "reader", "updater", "alterer"],
+    POSTS: ["appender"] * 12 + ["optimizer", "reader", "updater", "alterer", "evolver", "checkpointer"],
     "one row": ["counter"] * 6 + ["calculator", "optimizer", "reader"],
     "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
     "another engine": ["foreigner"] * 4
@@ -70,9 +72,11 @@ def draw(world: World, seed: int) -> Plan:
         role = certain.pop() if certain else rng.choice(roles)
         role = "counter" if role == "foreigner" and own_alone else role
         name = f"a{len(actors)}"
-        actions = _Role(rng, name, len(actors), accounts, lockless=theme == LOCKLESS).actions(role, most_actions)
+        actions = _Role(rng, name, len(actors), accounts, theme).actions(role, most_actions)
         writes += sum(bool(a.scripts) for a in actions) if role not in ("deleter", "filler") else 0  # they may find nothing
-        actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), (1 if theme == LOCKLESS else 5) * rng.random()])))
+        actors.append(
+            ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), (1 if theme in (LOCKLESS, POSTS) else 5) * rng.random()]))
+        )
     used = sorted({a.process for a in actors})
     faults = [_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
     faults.append(replace(_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
@@ -135,8 +139,9 @@ def _fault(rng: random.Random, world: World, name: str, process: str) -> Fault:
 class _Role:
     """Draws the actions of one actor."""
 
-    def __init__(self, rng: random.Random, name: str, number: int, accounts: int, *, lockless: bool) -> None:
-        self._rng, self._name, self._number, self._accounts, self._lockless = rng, name, number, accounts, lockless
+    def __init__(self, rng: random.Random, name: str, number: int, accounts: int, theme: str) -> None:
+        self._rng, self._name, self._number, self._accounts = rng, name, number, accounts
+        self._lockless, self._posts = theme == LOCKLESS, theme == POSTS
         self._options: dict[str, Any] = {}
         self._last_alter: tuple[str, ...] = ()
         if rng.random() < 0.25:
@@ -149,7 +154,7 @@ class _Role:
             self._options["lock_timeout"] = rng.choice([0.5, 20.0])
         if rng.random() < 0.15:
             self._options["lane"] = False
-        if lockless and rng.random() < 0.8:
+        if self._lockless and rng.random() < 0.8:
             self._options["on_conflict"] = LOCKLESS
             self._options.pop("granularity", None)
             self._weaker = {}
@@ -159,7 +164,7 @@ class _Role:
         return tuple(draw(n) for n in range(self._rng.randint(min(2, most), most)))
 
     def _pause(self) -> float:
-        longest = 0.3 if self._lockless else 3  # where nothing is done again, only what overlaps shows anything
+        longest = 0.3 if self._lockless or self._posts else 3  # where nothing is done again, only what overlaps shows anything
         return self._rng.choice([0.0, 0.0, self._rng.random() * 0.1, self._rng.random() * longest])
 
     def _statements(self, number: int, *scripts: Script, app: tuple[str, int] | None = None, same_rows: bool = False) -> Action:
@@ -209,7 +214,7 @@ class _Role:
     def _appender(self, number: int) -> Action:
         rows = tuple((APPENDS + 1000 * self._number + 10 * number + n, 1, 0) for n in range(self._rng.randint(1, 3)))
         app = (f"app {self._name}", number) if self._number % 2 else None
-        return self._statements(number, Append(rows), app=app)
+        return replace(self._statements(number, Append(rows), app=app), posts=self._posts and self._rng.random() < 0.8)
 
     def _foreigner(self, number: int) -> Action:
         """Another engine, which replaces whole files."""
