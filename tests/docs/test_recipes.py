@@ -1,4 +1,4 @@
-"""The recipes' code runs as it stands on the pages; only the places of tables are others."""
+"""The code of the README, of the recipes and of the first guides runs as it stands on the pages; only the places of tables are others."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from support.documents import ROOT, code_blocks
 RECIPES = ROOT / "docs" / "recipes"
 README = "the README"
 ON_SPARK = (README, "from-delta-spark", "airflow", "dbt", "notebook", "other-engines")
+GUIDES = ("sql", "streams", "append")
 CLOUDS = {"s3://lake/sales": "minio", "gs://lake/sales": "gcs", "az://lake/sales": "azurite"}
 
 # Airflow and dbt are not among the tests' dependencies: Airflow's decorators return what they are given, and dbt's own code runs where dbt is installed.
@@ -46,10 +47,12 @@ for name, blocks in json.load(sys.stdin).items():
     if name == "the README":
         rows = [(r.id, r.country, round(r.amount, 6)) for r in spark.table("sales").orderBy("id").collect()]
         assert rows == [(1, "US", 11.0), (2, "UK", 33.0), (3, "DE", 30.0), (4, "FR", 40.0)], rows
-        spark.sql("DROP TABLE sales")
     if name == "notebook":
         shown = space["t"]._repr_html_()
         assert "version" in shown and "shop bigint" in shown and "id bigint" in shown, shown
+    if name == "streams":
+        assert [tuple(r) for r in spark.table("totals").orderBy("product").collect()] == [("cup", 9.0), ("tea", 10.0)]
+    spark.sql("DROP TABLE IF EXISTS sales")
     print(name)
 """
 
@@ -63,7 +66,7 @@ def test_every_recipe_is_run_and_linked() -> None:
 
 
 def _page(name: str) -> Path:
-    return ROOT / "README.md" if name == README else RECIPES / f"{name}.md"
+    return ROOT / "README.md" if name == README else (ROOT / "docs" if name in GUIDES else RECIPES) / f"{name}.md"
 
 
 @pytest.mark.soak("each recipe is a program of its own", ci=True)
@@ -73,9 +76,9 @@ def test_recipes_on_spark(tmp_path: Path) -> None:
     blocks = {
         name: [
             *(("sql", text) for text in (code_blocks(RECIPES / f"{name}.md", "sql", section="What dbt sends") if name == "dbt" else [])),
-            *(("python", text.replace("/lake/", f"{tmp_path}/lake/").replace("/tmp/sales", f"{tmp_path}/sales")) for text in code_blocks(_page(name))),
+            *(("python", text.replace("/lake/", f"{tmp_path}/{name}/").replace("/tmp/sales", f"{tmp_path}/sales")) for text in code_blocks(_page(name))),
         ]
-        for name in ON_SPARK
+        for name in (*ON_SPARK, *GUIDES)
     }
     project, profiles = code_blocks(RECIPES / "dbt.md", "yaml")
     (tmp_path / "models").mkdir()
@@ -86,7 +89,7 @@ def test_recipes_on_spark(tmp_path: Path) -> None:
         [sys.executable, "-c", _SCRIPT], cwd=tmp_path, env=environment, input=json.dumps(blocks), capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert [line for line in done.stdout.splitlines() if line in ON_SPARK] == list(ON_SPARK), done.stdout[-2000:]
+    assert [line for line in done.stdout.splitlines() if line in blocks] == [*blocks], done.stdout[-2000:]
 
 
 @pytest.mark.parametrize("place", CLOUDS)

@@ -6,6 +6,7 @@ Most tests ask the source what Spark asks it, without a query, which takes secon
 from __future__ import annotations
 
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -393,3 +394,23 @@ def test_what_a_caller_gives_is_checked_at_once(spark: SparkSession, table_path:
         spark.readStream.format("rowlock.StreamTable").option("versionAsOf", "1").load(table_path)
     with pytest.raises(SchemaMismatch, match="leave schema"):
         spark.readStream.format("rowlock.StreamTable").schema("id string").load(table_path)
+
+
+def test_a_query_that_is_stopped_while_a_batch_is_planned_has_not_failed(
+    spark: SparkSession, table_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark interrupts the query's thread, which works for Python just then: nothing is logged as an error, and `exception()` says that there was none."""
+    table(spark, table_path)
+    planning = threading.Event()
+
+    def waits(self: source.TableStream, start: str | None, end: str) -> Any:
+        planning.set()
+        assert spark._jvm is not None
+        return spark._jvm.java.lang.Thread.sleep(120_000)
+
+    monkeypatch.setattr(source.TableStream, "batch", waits)
+    rows = rowlock.streaming.read(spark, table_path)
+    query = rows.writeStream.foreachBatch(lambda batch, number: None).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert planning.wait(120)
+    query.stop()
+    assert not query.isActive and query.exception() is None

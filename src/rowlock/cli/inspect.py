@@ -116,12 +116,16 @@ def vacuum_table(
 
 
 def _metrics(metrics: Mapping[str, Any] | None) -> str:
-    """The metrics about rows, or if there are none about files, as text: numUpdatedRows=2 becomes `2 updated rows`."""
-    counts = {name.removeprefix("num"): value for name, value in (metrics or {}).items() if name.startswith("num") and str(value) != "0"}
-    rows = {name: value for name, value in counts.items() if "Rows" in name and "Copied" not in name} or {
-        name: value for name, value in counts.items() if "Files" in name
-    }
-    return ", ".join(f"{value} {re.sub('(?<!^)(?=[A-Z])', ' ', name).lower()}" for name, value in rows.items())
+    """The metrics about rows, or if there are none about files, as text: numUpdatedRows=2 becomes `2 updated rows`, numTargetRowsInserted=1 `1 row inserted`."""
+    counts = {name.removeprefix("num"): str(value) for name, value in (metrics or {}).items() if name.startswith("num") and str(value) != "0"}
+    merged = {name: value for name, value in counts.items() if name in ("TargetRowsInserted", "TargetRowsUpdated", "TargetRowsDeleted")}
+    rows = merged or {name: value for name, value in counts.items() if "Rows" in name and "Copied" not in name}
+    return ", ".join(_counted(value, name) for name, value in (rows or {name: value for name, value in counts.items() if "Files" in name}).items())
+
+
+def _counted(number: str, name: str) -> str:
+    words = re.sub("(?<!^)(?=[A-Z])", " ", name.removeprefix("Target")).lower()
+    return f"{number} {re.sub('(row|file)s', lambda found: found[1], words) if number == '1' else words}"
 
 
 def _text(value: Any) -> str:

@@ -104,6 +104,7 @@ def test_the_history_lists_all_writers_of_a_group(tmp_path: Path, monkeypatch: p
     shown = command("history", path)
     assert "3 appends in one commit:" in shown and f"3 by load\ufffd[2J ({socket.gethostname()}, process {os.getpid()})" in shown and "\x1b" not in shown
     assert shown.count("in one commit") == 1, "the first append was alone"
+    assert "3 output rows" in shown and "1 output row " in shown
 
 
 def test_a_name_that_is_no_text_stops_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,14 @@ public class StreamSource implements Source, SupportsTriggerAvailableNow {
     }
 
     private Object ask(String what, Object[] values) {
-        return Bridge.call("stream", new Object[] { session, number, what, Arrays.asList(values) });
+        try {
+            return Bridge.call("stream", new Object[] { session, number, what, Arrays.asList(values) });
+        } catch (Refused refused) {
+            // Who stops a query interrupts its thread, also where that works for Python: by this exception Spark knows that nothing failed.
+            String text = String.valueOf(refused.getMessage());
+            if (text.contains("InterruptedException") || text.contains("ClosedByInterruptException")) Platform.throwException(new java.io.InterruptedIOException(text));
+            throw refused;
+        }
     }
 
     public StructType schema() { return (StructType) ask("columns", new Object[] {}); }
