@@ -2,7 +2,7 @@
 
 Environments and results are kept in .versions/, so a second run only tests, and one that asks for less replaces these results alone; several may run at
 once.  The page's table is made of the results.  Long forms of tests (`make soak`) are left out, as `make test` leaves them out.  A Python that the machine lacks is named and left out; with --obtain, `uv` fetches it.
-The tests without Spark run once for each Python: they do not depend on pyspark.
+The tests without Spark run once for each Python, with the first pyspark that is asked for.
 
 usage: versions.py [--python 3.11,3.12] [--pyspark 4.0,4.2] [--suites SQL,streams] [--obtain] [--page] [-- ARGUMENTS OF PYTEST]
 """
@@ -143,8 +143,9 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     for python in PYTHONS:
         for pyspark in PYSPARKS:
             found = results.get(f"{python} {pyspark}", {})
-            of_python = next((results[f"{python} {each}"][QUICK] for each in PYSPARKS if QUICK in results.get(f"{python} {each}", {})), None)
-            lines.append(f"| {python} | {pyspark} | " + " | ".join(told(of_python if suite == QUICK else found.get(suite)) for suite in SUITES) + " |")
+            elsewhere = next((f"ran with {each}" for each in PYSPARKS if QUICK in results.get(f"{python} {each}", {})), "not run")
+            cells = [elsewhere if suite == QUICK and suite not in found else told(found.get(suite)) for suite in SUITES]
+            lines.append(f"| {python} | {pyspark} | " + " | ".join(cells) + " |")
     failed: list[str] = []
     reasons: list[str] = []
     for pair, suites in sorted(results.items()):
