@@ -20,7 +20,7 @@ from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import SparkSession, StructType
 from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
-from rowlock.engines.spark.write.conversion import check_partitions, files_in, folder_in, footers_of, in_catalog, partition_type, schema_in, with_statistics
+from rowlock.engines.spark.write.conversion import folder_in, parquet_folder, partition_type
 from rowlock.exceptions import InvalidInput, TableExists, UnsupportedFeature
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
@@ -81,17 +81,12 @@ def parquet_files(handle: Handle, partitions: StructType, listed: ParquetTable |
 
     `listed`: what the catalog holds of them, whose columns, properties and comment the table gets.
     """
-    files = files_in(handle.spark, handle.state.store, partitions)
-    footers = footers_of(handle.state.store, files) if statistics else None
-    schema = schema_in(handle.evaluator.reading_session, handle.evaluator.root, files, partitions)
-    if listed is not None:
-        check_partitions(listed, files, handle.path)
-        schema = in_catalog(listed, schema, handle.path)
+    found = parquet_folder(handle.evaluator, partitions, listed, handle.path, with_footers=statistics)
     properties, comment = (listed.properties, listed.comment) if listed is not None else ({}, None)
-    metadata = creation.new_metadata(schema.json(), partitions.names, properties, description=comment, table=handle.path)
+    metadata = creation.new_metadata(found.columns.json(), partitions.names, properties, description=comment, table=handle.path)
     creation.check_new_table(metadata, handle.path)
     draft = creation.draft_snapshot(metadata, handle.path)
-    return replace(draft, files=LiveFiles.of_adds(files if footers is None else with_statistics(files, footers, draft)))
+    return replace(draft, files=LiveFiles.of_adds(found.adds(draft)))
 
 
 def clone_name(source: Handle) -> str:

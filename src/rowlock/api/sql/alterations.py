@@ -9,8 +9,8 @@ from rowlock.api.definitions import check_new_default, field_of
 from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
+from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.bridge import class_name
-from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
 from rowlock.engines.spark.sql.nodes import new_default, path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.relations import local_path
@@ -202,7 +202,8 @@ def rename_table(target: Target, plan: Any) -> None:
     """ALTER TABLE ... RENAME TO: the name alone; the folder stays where it is, so that nobody who writes there loses anything."""
     if path_of(target.parts) is not None:
         target.refuse("of a path", "A table without a name cannot be renamed")
-    rename_entry(target.nodes, target.parts, [str(p) for p in target.nodes.items(plan.newName())])
+    new = [str(p) for p in target.nodes.items(plan.newName())]
+    Name(target.spark, dotted(target.parts)).rename(Name(target.spark, dotted(new if len(new) > 1 else [*target.parts[:-1], *new])))
 
 
 def set_location(target: Target, plan: Any) -> None:
@@ -225,4 +226,4 @@ def set_location(target: Target, plan: Any) -> None:
                 config="",
             ),
         )
-    relocate_entry(target.nodes, target.parts, there.path)
+    Name(target.spark, dotted(target.parts)).point_to(there.path, managed=False)  # the former folder stays as it is

@@ -19,13 +19,13 @@ from rowlock.api.sql.reading import frame_of, frame_of_named, no_table_is_no_pat
 from rowlock.api.sql.target import write_arguments
 from rowlock.api.stream_source import source
 from rowlock.conditions import named as condition
-from rowlock.engines.spark.catalyst.bridge import class_name
+from rowlock.engines.spark.catalyst.bridge import analyzed, class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
 from rowlock.engines.spark.sql.guard import Guard, refuse
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.parsing import Replaced, has_commands, is_command, parsed
-from rowlock.engines.spark.sql.relations import analyzed, check_given_schema, local_path, named, partition_columns, plan_of
+from rowlock.engines.spark.sql.relations import check_given_schema, local_path, named, partition_columns, plan_of
 from rowlock.engines.spark.sql.session import is_enabled, serves_delta
 from rowlock.engines.spark.sql.streams import query_id
 from rowlock.exceptions import InvalidInput, UnsupportedFeature

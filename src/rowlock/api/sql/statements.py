@@ -11,14 +11,13 @@ from typing import Any
 from rowlock.api.handle import Handle, session_commits
 from rowlock.api.sql import alterations, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
-from rowlock.engines.spark.catalog import SESSION_CATALOG
+from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.catalyst.versions import Version, version_of
 from rowlock.engines.spark.frames.answers import AFFECTED, DESCRIPTION, INFO, MERGE, ONE_COLUMN, PAIRS, STATEMENT, path_frame
 from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
-from rowlock.engines.spark.sql.entries import delta_tables
 from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes, folder_behind, like_of, provider_of, saved_name
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
@@ -115,7 +114,7 @@ def _schema_of(nodes: Nodes, plan: Any, statement: str) -> Target | None:
     catalog = parts[0] if len(parts) > 1 else nodes.spark.catalog.currentCatalog()
     if len(parts) > 2 or catalog.lower() != SESSION_CATALOG or not nodes.spark._jsparkSession.sessionState().catalog().databaseExists(parts[-1]):
         return None
-    return Target(nodes, statement, (parts[-1],), None) if delta_tables(nodes, parts[-1]) else None
+    return Target(nodes, statement, (parts[-1],), None) if delta_tables(nodes.spark, parts[-1]) else None
 
 
 def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | None) -> Target:

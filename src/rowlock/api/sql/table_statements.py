@@ -16,12 +16,10 @@ from rowlock.api.row_writes import Made
 from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog import not_found
+from rowlock.engines.spark import catalog
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.clouds import spark_root
-from rowlock.engines.spark.sql.entries import drop_entry
-from rowlock.engines.spark.sql.entries import drop_schema as drop_entries
 from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import FORMATS, Spec, like_of, path_of, spec_of
 from rowlock.engines.spark.statements.sources import refresh_cached
@@ -140,7 +138,7 @@ def replace_as_select(target: Target, plan: Any) -> None:
     if not plan.orCreate():
         raise NameNotFound(
             f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE",
-            condition=not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""),
+            condition=catalog.not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""),
         )
     _create_with_rows(target, spec, target.nodes.frame(plan.query()), False, options)
 
@@ -254,10 +252,10 @@ def drop(target: Target, plan: Any) -> None:
     if path_of(target.parts) is not None:
         target.refuse("of a path", "A table without a name has nothing to drop: delete its folder yourself")
     assert class_name(plan) == "DropTable"
-    drop_entry(target.nodes, target.parts, purge=bool(plan.purge()))
+    catalog.Name(target.spark, dotted(target.parts)).drop(purge=bool(plan.purge()))
 
 
 def drop_schema(target: Target, plan: Any) -> None:
     """DROP SCHEMA ... CASCADE of a schema with Delta tables in it: each goes as by DROP TABLE, and then the schema with all else in it."""
     Guard(target.spark).check_schema(target.parts[0], target.statement)
-    drop_entries(target.nodes, target.parts[0])
+    catalog.drop_schema(target.spark, target.parts[0])

@@ -13,6 +13,7 @@ from rowlock.conditions import Condition, named
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.analysis import TableName
+from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, delta_schema
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.guard import refuse
@@ -107,7 +108,7 @@ def fitted(
         raise SchemaMismatch(
             f"A column is set twice: {', '.join(names)}", table=target.path, condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(names[-1]))
         )
-    _, alias = target.nodes.without_alias(rows._jdf.queryExecution().analyzed())
+    _, alias = target.nodes.without_alias(analyzed(rows))
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
     for column in (known[n.lower()] for n in names) if evolving else ():
         out = out.withMetadata(column.name, column.metadata) if column.metadata else out  # which the table gets with a new column

@@ -21,6 +21,7 @@ from rowlock.api.stream_source.tracking import Tracked, TrackingLog, check_allow
 from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece, Position, Room, StreamOffset, Walk, parse
 from rowlock.conditions import named
 from rowlock.conflict.delta import live_slice
+from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame, columns_of_stream, rows_of_files, same_columns
 from rowlock.engines.spark.session.settings import settings_of
@@ -317,7 +318,7 @@ class TableStream:
             self._track(begin.version, begin, to.at.version - (to.at.index == NOTHING))
         self._check_start(begin, newest.version)
         frame = self._frame(self._between(begin, to.at, newest.version))
-        return frame._jdf.queryExecution().analyzed()
+        return analyzed(frame)
 
     def _begun(self, end: StreamOffset) -> Position:
         """Where the first batch began, from its end."""

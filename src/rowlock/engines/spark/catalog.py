@@ -2,7 +2,7 @@
 
 A catalog entry says that the table is a Delta table, where it is, and whether the catalog owns its folder; everything else
 is in the table's log.  Works on Spark's session catalog, whether or not delta-spark's catalog is configured over it.
-Never writes into a table's folder; only `point_to` changes an existing entry.
+Never writes into a table's folder; only `point_to`, `drop` and `rename` change an existing entry.
 """
 
 from __future__ import annotations
@@ -189,6 +189,31 @@ class Name:
         self._catalog.refreshTable(self._identifier)
         self._catalog.alterTable(self._new_entry(folder, managed))
 
+    def drop(self, *, purge: bool) -> None:
+        """Drops the entry, which deletes the folder of a managed table."""
+        self._catalog.refreshTable(self._identifier)
+        self._catalog.dropTable(self._identifier, False, purge)
+
+    def rename(self, new: Name) -> None:
+        """Gives the folder of the Delta table another name.  Raises NameTaken.
+
+        The folder is not moved, as Spark would do with that of a managed table: a commit that is on its way to the old place would be lost.
+        At no moment is the folder without a name, and it is managed by one name only.
+        """
+        entry = self.entry()
+        assert entry is not None and entry.folder is not None
+        if (taken := new.entry()) is not None:
+            raise NameTaken(
+                f"Table {new} cannot be made: there is {taken.kind if taken.folder is None else 'a table'} of this name already",
+                table=entry.folder,
+                condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=new.quoted),
+            )
+        new.check()
+        new.register(entry.folder, managed=False)
+        self.point_to(entry.folder, managed=False)
+        self.drop(purge=False)
+        new.point_to(entry.folder, managed=entry.kind == "managed")
+
     def _new_entry(self, folder: str, managed: bool) -> Any:
         """A CatalogTable without a schema, which readers take from the table's log."""
         held = self._bridge.jvm.org.apache.spark.sql.catalyst.catalog
@@ -200,6 +225,25 @@ class Name:
         maker = getattr(getattr(held, "CatalogTable$"), "MODULE$")  # the number of its arguments differs between versions of Spark
         rest = [getattr(maker, f"apply$default${n}")() for n in range(6, _arity(maker, "apply") + 1)]
         return maker.apply(self._identifier, kind, stored, self._bridge.data_type.fromJson('{"type":"struct","fields":[]}'), self._bridge.some("delta"), *rest)
+
+
+def delta_tables(spark: SparkSession, database: str) -> list[tuple[str, Entry]]:
+    """The names of the Delta tables in a schema of the session's catalog, with their entries."""
+    found = []
+    for identifier in catalyst(spark).list(spark._jsparkSession.sessionState().catalog().listTables(database)):
+        if identifier.database().isDefined():  # else it is a temporary view
+            table = str(identifier.table())
+            entry = Name(spark, dotted([database, table])).entry()
+            if entry is not None and entry.folder is not None:
+                found.append((table, entry))
+    return found
+
+
+def drop_schema(spark: SparkSession, database: str) -> None:
+    """Drops a schema of the session's catalog: its Delta tables first, so that external ones keep their folders, and then all else in it."""
+    for table, _ in delta_tables(spark, database):
+        Name(spark, dotted([database, table])).drop(purge=False)
+    spark._jsparkSession.sessionState().catalog().dropDatabase(database, True, True)
 
 
 def _missing(name: str) -> Condition:

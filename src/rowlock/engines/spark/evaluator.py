@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
-from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, is_collated, nullable
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.catalyst.types import compared
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
@@ -119,7 +119,7 @@ class Evaluator:
         """An empty DataFrame on `session` with the table's columns, under `alias`."""
         frame = self.bridge.dataframe(target.plan, self.spark, session)
         if isinstance(alias, TableName) and alias.qualifier:
-            named = self.bridge.named_plan(frame._jdf.queryExecution().analyzed(), alias, alias.qualifier)
+            named = self.bridge.named_plan(analyzed(frame), alias, alias.qualifier)
             return self.bridge.dataframe(named, self.spark, session)
         return frame.alias(alias) if alias else frame
 
@@ -162,7 +162,7 @@ class Evaluator:
         key = (reading.time_zone, snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files))
 
         def opened() -> JavaObject:
-            return self.cached(key, lambda: reading.scanner.frame(snapshot, files, None, address=True)._jdf.queryExecution().analyzed())
+            return self.cached(key, lambda: analyzed(reading.scanner.frame(snapshot, files, None, address=True)))
 
         # the relation is kept with the plan, so that its id() is not given to another
         _, plan = self.cached((*key, id(relation)), lambda: (relation, self.bound(opened(), relation.attributes)))
@@ -172,13 +172,13 @@ class Evaluator:
         """The plan of exactly the rows of `slices`, with their addresses, under `attributes`; Spark takes the dead rows off."""
         dead = {s.path: self.dead_positions(s) for s in slices}
         frame = self.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path], address=True)
-        return self.bound(frame._jdf.queryExecution().analyzed(), attributes)
+        return self.bound(analyzed(frame), attributes)
 
     def rewrite_plan(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
         """`live_plan` for rows that Spark writes with new values: where the table tracks rows, their ids follow as one more column."""
         dead = {s.path: self.dead_positions(s) for s in slices}
         frame = changing_frame(self.scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
-        plan = frame._jdf.queryExecution().analyzed()
+        plan = analyzed(frame)
         outputs = self.bridge.list(plan.output())
         return self.bridge.project(
             self.bridge.seq([*(self.bridge.alias_as(o, a) for o, a in zip(outputs, attributes, strict=False)), *outputs[len(attributes) :]]), plan

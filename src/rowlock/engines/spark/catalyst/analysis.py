@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
 from rowlock.engines.spark.catalyst.types import StorePolicy, fitted_text
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
@@ -168,7 +168,7 @@ class Resolver:
         below = plan.child().child() if condition is not None else plan.child()
         if (
             class_name(below) not in ("LocalRelation", "SubqueryAlias", "Join", "LogicalRelation")
-            and below.output().toString() != self.frame._jdf.queryExecution().analyzed().output().toString()
+            and below.output().toString() != analyzed(self.frame).output().toString()
         ):
             raise self._refused(_wider_than_a_row(below))
         outputs = plan.projectList()
@@ -198,10 +198,6 @@ class Resolver:
         text = f"{self.statement} may not contain {what}: compute it first, and use MERGE with that (a DataFrame, a view or a subquery) as its source"
         parameters = parameters or {"operation": self.statement, "predicate": "condition"}
         return StatementRefused(text, what=what, table=self.table, condition=named(condition, **parameters))
-
-
-def analyzed(frame: DataFrame) -> JavaObject:
-    return frame._jdf.queryExecution().analyzed()
 
 
 def at_one_time(bridge: Catalyst, plans: Sequence[JavaObject]) -> list[JavaObject]:

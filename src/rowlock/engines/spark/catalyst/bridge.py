@@ -165,7 +165,7 @@ class Catalyst:
 
     def with_schema(self, frame: DataFrame, schema: StructType, spark: SparkSession) -> DataFrame:
         """A frame of files with columns as nullable as in `schema`; Spark's reader makes all columns of files nullable."""
-        scan = frame._jdf.queryExecution().analyzed()
+        scan = analyzed(frame)
         if class_name(scan) != "LogicalRelation":  # Spark added a node of its own, such as the padding of CHAR columns
             return frame
         files = scan.relation()
@@ -182,7 +182,7 @@ class Catalyst:
 
     def hiding_last(self, frame: DataFrame) -> DataFrame:
         """The frame without its last column, which a query still finds by its name, as it finds Spark's `_metadata` of a scan."""
-        plan = frame._jdf.queryExecution().analyzed()
+        plan = analyzed(frame)
         outputs = plan.output()
         shown = self.project_node(outputs.init(), plan)
         shown.setTagValue(self.hidden_outputs, self.seq([outputs.last()]))
@@ -230,10 +230,10 @@ class Catalyst:
 
         `schema_json` is the table's Spark schema.  Arrow types must be those that Spark maps it to.
         """
-        analyzed = self.frame_of(table, schema_json, session).queryExecution().analyzed()
-        if not is_local(analyzed):
+        plan = self.frame_of(table, schema_json, session).queryExecution().analyzed()
+        if not is_local(plan):
             raise InvalidInput("Too many bytes for a relation on the driver; raise spark.sql.execution.arrow.localRelationThreshold")
-        return self.local_node(attributes, analyzed.data(), False, self.none)
+        return self.local_node(attributes, plan.data(), False, self.none)
 
     def frame_of(self, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
         """Rows on the driver as a JVM Dataset, without pyspark's conversions."""
@@ -298,6 +298,11 @@ def _json(text: str) -> Any:
 def class_name(node: JavaObject) -> str:
     """The short name of a JVM object's class."""
     return str(node.getClass().getSimpleName())
+
+
+def analyzed(frame: DataFrame) -> JavaObject:
+    """The resolved plan of a DataFrame."""
+    return frame._jdf.queryExecution().analyzed()
 
 
 def unaliased(output: JavaObject) -> JavaObject:

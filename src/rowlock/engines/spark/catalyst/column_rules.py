@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, VariantType
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.analysis import analyzed
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, bare, catalyst, class_name, holds, nullable_type
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, holds, nullable_type
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name, unaliased
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, class_name, unaliased
 from rowlock.exceptions import StatementRefused
 
 _SEEDED = "org.apache.spark.sql.catalyst.expressions.ExpressionWithRandomSeed"
@@ -67,9 +67,9 @@ def with_draws(bridge: Catalyst, frame: DataFrame, values: Sequence[Column]) -> 
 
     Values that are not computed from one row alone are left as they are, to be refused where the statement is resolved.
     """
-    below = frame._jdf.queryExecution().analyzed()
+    below = analyzed(frame)
     selected = frame.select(*[v.alias(f"c{n}") for n, v in enumerate(values)])
-    plan = bridge.replace_expressions.apply(selected._jdf.queryExecution().analyzed())
+    plan = bridge.replace_expressions.apply(analyzed(selected))
     found: list[JavaObject] = []
     if not values or class_name(plan) != "Project" or class_name(plan.child()) != class_name(below):
         return frame, list(values), found

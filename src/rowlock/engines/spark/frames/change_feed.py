@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
-from rowlock.engines.spark.catalyst.bridge import bare, nullable
+from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, empty_frame, local_frame, table_schema
 from rowlock.exceptions import CorruptLog, InvalidInput
@@ -98,7 +98,7 @@ def changes_frame(evaluator: Evaluator, snapshot: Snapshot, changed: Iterable[Ch
     frames = [_layer(evaluator, snapshot, files, times_ms, typed=typed) for typed, some in apart for files in each_file_once(some, lambda c: c.rows.path)]
     columns = [StructField(f.name, f.dataType, True) for f in table_schema(snapshot).fields]
     frame = functools.reduce(DataFrame.unionAll, frames) if frames else empty_frame(evaluator.reading_session, StructType([*columns, *COLUMNS]))
-    return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)
+    return evaluator.bridge.dataframe(analyzed(frame), evaluator.spark)
 
 
 def refuse_its_columns(snapshot: Snapshot) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import JavaObject, bare
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import tracked_frame
 from rowlock.engines.spark.read.scan import check_names, local_frame, table_schema
@@ -43,7 +43,7 @@ def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
     frame = read_tracked(evaluator, snapshot, columns)
     ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
     frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
-    return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)
+    return evaluator.bridge.dataframe(analyzed(frame), evaluator.spark)
 
 
 def read_tracked(evaluator: Evaluator, snapshot: Snapshot, columns: MaterializedColumns) -> DataFrame:
@@ -81,7 +81,7 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
     column_metadata = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}
     if any(column_metadata.values()):
         frame = frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in column_metadata.items()])
-    return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)
+    return evaluator.bridge.dataframe(analyzed(frame), evaluator.spark)
 
 
 _METADATA = "_metadata"
@@ -140,8 +140,3 @@ def scanned_plan(evaluator: Evaluator, snapshot: Snapshot, names: list[str], *, 
     ids = [F.lit(None).cast("bigint")] * 2 if tracked is None else [F.col(quote(n)) for n in tracked.names]
     fields = [found.getField(n).alias(n) for n in hidden if n not in _OF_ROWS]
     return analyzed(frame.select(*columns, F.struct(*fields, *(v.alias(n) for n, v in zip(_OF_ROWS, ids, strict=True))).alias(_METADATA)))
-
-
-def analyzed(frame: DataFrame) -> JavaObject:
-    """The resolved plan of a DataFrame."""
-    return frame._jdf.queryExecution().analyzed()

@@ -16,10 +16,9 @@ from typing import Any, NoReturn
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from rowlock.engines.spark.catalog import SESSION_CATALOG
+from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
-from rowlock.engines.spark.sql.entries import delta_tables
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.names import LOG_DIRECTORY
@@ -160,12 +159,12 @@ class Guard:
             if class_name(child) != "ResolvedNamespace" or str(child.catalog().name()) != SESSION_CATALOG:
                 return  # another catalog's schema
             database = str(self.nodes.items(child.namespace())[-1])
-        if self._catalog.databaseExists(database) and (command.cascade() or not delta_tables(self.nodes, database)):
+        if self._catalog.databaseExists(database) and (command.cascade() or not delta_tables(self.nodes.spark, database)):
             self.check_schema(database, statement)
 
     def check_schema(self, database: str, statement: str) -> None:
         """Raises where the folder of a schema holds a Delta table that is not one of the schema's own managed tables."""
-        own = [entry.folder for _, entry in delta_tables(self.nodes, database) if entry.folder is not None and entry.kind == "managed"]
+        own = [entry.folder for _, entry in delta_tables(self.nodes.spark, database) if entry.folder is not None and entry.kind == "managed"]
         self._check_folder(self._place(self._catalog.getDatabaseMetadata(database).locationUri()), statement, below=True, spared=own)
 
     # ---- what a command names --------------------------------------------------------------

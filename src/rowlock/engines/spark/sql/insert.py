@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, bare, catalyst, class_name, nullable
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, nullable
 from rowlock.engines.spark.catalyst.types import store_policy
 from rowlock.engines.spark.read.scan import empty_frame, table_schema
 from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
@@ -56,7 +56,7 @@ def with_defaults(nodes: Nodes, insert: JavaObject, newest: Callable[[], Snapsho
     """The query of an INSERT with the word DEFAULT replaced by the default of the column that it is for; null where it has none."""
     if DEFAULT not in str(insert.query().toString()).upper():
         return insert.query()
-    relation = empty_frame(nodes.spark, table_schema(newest()))._jdf.queryExecution().analyzed()
+    relation = analyzed(empty_frame(nodes.spark, table_schema(newest())))
     parts = [relation if n == 0 else insert.productElement(n) for n in range(insert.productArity())]
     analysis = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
     rule = analysis.ResolveColumnDefaultInCommandInputQuery(nodes.spark._jsparkSession.sessionState().catalogManager())
@@ -75,7 +75,7 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     """
     spark, bridge = rows.sparkSession, catalyst(rows.sparkSession)
     schema = nullable(StructType([StructField(f.name, bare(f.dataType), True) for f in columns]))
-    wanted = empty_frame(spark, schema)._jdf.queryExecution().analyzed().output()
+    wanted = analyzed(empty_frame(spark, schema)).output()
     conf = spark._jsparkSession.sessionState().conf()
     rows = _filled(rows, schema) if fills else rows
     rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
@@ -83,14 +83,14 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
         rows = rows.toDF(*schema.names)
     resolver: Any = bridge.jvm.org.apache.spark.sql.catalyst.analysis.TableOutputResolver
     default = getattr(resolver, "resolveOutputColumns$default$6")()
-    plan = resolver.resolveOutputColumns(table, wanted, rows._jdf.queryExecution().analyzed(), by_name, conf, default)
+    plan = resolver.resolveOutputColumns(table, wanted, analyzed(rows), by_name, conf, default)
     return bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])
 
 
 def _filled(rows: DataFrame, wanted: StructType) -> DataFrame:
     """The rows whose structs have all fields of the wanted ones, those that they lack as nulls."""
     bridge, names = catalyst(rows.sparkSession), rows.columns
-    given = [bridge.column(a) for a in bridge.list(rows._jdf.queryExecution().analyzed().output())]
+    given = [bridge.column(a) for a in bridge.list(analyzed(rows).output())]
     columns = [_with_fields(c, have.dataType, want.dataType) for c, have, want in zip(given, rows.schema.fields, wanted.fields, strict=True)]
     changed = any(made is not held for made, held in zip(columns, given, strict=True))
     return rows.select(*(c.alias(n) for c, n in zip(columns, names, strict=True))) if changed else rows
@@ -116,7 +116,7 @@ def _with_fields(value: Column, have: DataType, want: DataType) -> Column:
 def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:
     """The rows with those columns cast whose type Spark would not store in the wanted one: NULL, which has no type, under every policy; all that can be under ANSI."""
     bridge = catalyst(rows.sparkSession)
-    attributes = bridge.list(rows._jdf.queryExecution().analyzed().output())
+    attributes = bridge.list(analyzed(rows).output())
     columns, names = [bridge.column(a) for a in attributes], rows.columns
     changed = False
     for n, (actual, field) in enumerate(zip(rows.schema.fields, wanted.fields, strict=True)):

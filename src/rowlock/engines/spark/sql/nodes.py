@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, not_found
-from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
 from rowlock.protocol.char_varchar import KEY, bound_in
 from rowlock.protocol.schema import ColumnPath, dotted
@@ -160,7 +160,7 @@ _DEPTH = 20
 
 def marked(frame: DataFrame, path: str) -> DataFrame:
     """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
-    frame._jdf.queryExecution().analyzed().setTagValue(catalyst(frame.sparkSession).mark(_TAG), path)
+    analyzed(frame).setTagValue(catalyst(frame.sparkSession).mark(_TAG), path)
     return frame
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, to_arrow
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.statements.sources import frame_of_now
 from rowlock.exceptions import StatementRefused, WrongType
@@ -133,7 +133,7 @@ def _literals(nodes: Nodes, values: Sequence[Any]) -> list[JavaObject]:
     if not values:
         return []
     frame = nodes.spark.range(1).select(*[_literal(v).alias(f"v{n}") for n, v in enumerate(values)])
-    return [e.child() for e in nodes.items(frame._jdf.queryExecution().analyzed().projectList())]
+    return [e.child() for e in nodes.items(analyzed(frame).projectList())]
 
 
 def is_command(nodes: Nodes, plan: JavaObject) -> bool:

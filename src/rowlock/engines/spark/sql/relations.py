@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock import conditions
-from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.exceptions import InvalidInput, SchemaMismatch
@@ -119,11 +119,6 @@ def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.dateti
             condition=conditions.named("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=f'"{expression.sql()}"'),
         )
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=row["at"])
-
-
-def analyzed(frame: DataFrame) -> JavaObject:
-    """The resolved plan of a DataFrame."""
-    return frame._jdf.queryExecution().analyzed()
 
 
 def plan_of(frame: DataFrame, name: str) -> JavaObject:

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import nullable_type, to_arrow
+from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, to_arrow
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
 from rowlock.engines.spark.driver_rows import Ways
@@ -141,7 +141,7 @@ def append_blocks(
             return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, max_records))]
         return [driver_block("appended", 0, table, None)] if table.num_rows else []
     session = evaluator.session()
-    own = evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark, session)
+    own = evaluator.bridge.dataframe(analyzed(frame), evaluator.spark, session)
     if settings().flag("optimizeWrite.enabled", snapshot.properties.optimizes_writes):
         for name, value in _OPTIMIZED.items():
             session.conf().set(name, value)

@@ -23,7 +23,7 @@ from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.provenance import Provenance
 from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.bridge import bare, nullable
+from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
@@ -75,7 +75,7 @@ WITHOUT_CHANGE = "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET"
 def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, condition: str | Column, why: str = "DELTA_NON_PARTITION_COLUMN_REFERENCE") -> None:
     """Raises StatementRefused, with the error condition `why`, for a condition that names a column by which the table is not partitioned, AnalysisException for one that cannot be resolved."""
     session, fields = wrap_session(evaluator.spark, evaluator.session()), nullable(table_schema(snapshot)).fields
-    resolved = empty_frame(session, StructType(fields)).where(condition)._jdf.queryExecution().analyzed()
+    resolved = analyzed(empty_frame(session, StructType(fields)).where(condition))
     names = {str(a.exprId()): f.name for a, f in zip(evaluator.bridge.list(resolved.output()), fields, strict=True)}  # the condition may spell them otherwise
     used = {names[str(a.exprId())] for a in evaluator.bridge.list(resolved.condition().references().toSeq())}
     if other := used - set(snapshot.partition_columns):

@@ -18,8 +18,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Resolver, Target, analyzed
-from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Resolver, Target
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from rowlock.boundary.effects import RowBlock
 from rowlock.conditions import Condition, named
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, analyzed
-from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, to_arrow
 from rowlock.engines.spark.catalyst.column_rules import session_dependent
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator

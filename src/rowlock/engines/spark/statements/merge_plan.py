@@ -26,7 +26,6 @@ from rowlock.engines.spark.catalyst.analysis import (
     Resolved,
     Resolver,
     Target,
-    analyzed,
     as_column,
     assigned_columns,
     at_one_time,
@@ -35,7 +34,7 @@ from rowlock.engines.spark.catalyst.analysis import (
     outcome_frame,
     target_path,
 )
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, class_name
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import key_columns, translated

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, normalized, nullable, to_arrow
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, read_parquet, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
@@ -71,7 +71,7 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
     """
     is_below = _below(evaluator)
     found: set[int] = set()
-    for leaf in _leaves(evaluator, frame._jdf.queryExecution().analyzed()):
+    for leaf in _leaves(evaluator, analyzed(frame)):
         kind = class_name(leaf)
         if kind in ("LogicalRelation", "FileSourceScanExec") and _is_of_files(evaluator, leaf.relation()):
             places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
@@ -191,7 +191,7 @@ class Source:
         if numbers is not None:
             wanted = local_frame(evaluator.reading_session, pa.table({_WANTED: pa.array(numbers)}), StructType([StructField(_WANTED, LongType())]))
             frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col(_WANTED), "left_semi")
-        return evaluator.bound(frame._jdf.queryExecution().analyzed(), evaluator.bridge.list(attributes))
+        return evaluator.bound(analyzed(frame), evaluator.bridge.list(attributes))
 
     def numbered_frame(self, evaluator: Evaluator) -> DataFrame:
         """The rows with their numbers as last column."""
@@ -243,7 +243,7 @@ def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
         return Source(source.schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
     place = paths.join(evaluator.root, folder)
-    evaluator.bridge.dataframe(positional._jdf.queryExecution().analyzed(), evaluator.spark, evaluator.session()).write.parquet(place)
+    evaluator.bridge.dataframe(analyzed(positional), evaluator.spark, evaluator.session()).write.parquet(place)
     found = dict(data_files(evaluator.store, folder))
     files = tuple((paths.join(evaluator.root, k), rows) for k in found if (rows := _num_rows(evaluator, k)))
     return Source(source.schema, sum(n for _, n in files), None, folder, files, sum(found.values()))

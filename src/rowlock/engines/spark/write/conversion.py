@@ -7,7 +7,7 @@ to use Spark's calendar.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import ParquetTable
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
+from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import local_frame, read_parquet
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, WrongType
 from rowlock.limits import limits
@@ -38,13 +39,43 @@ from rowlock.threads import side_by_side
 _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
 
 
+@dataclass(frozen=True, slots=True)
+class ParquetFolder:
+    """The Parquet files in a folder and their columns.  `footers`: of each file, None where no statistics were asked for."""
+
+    files: Sequence[AddFile]
+    columns: StructType
+    footers: Sequence[pq.FileMetaData] | None
+
+    def adds(self, snapshot: Snapshot) -> Sequence[AddFile]:
+        """The files with statistics from their footers; bounds only where these can be trusted."""
+        if self.footers is None:
+            return self.files
+        leaves, characters = stats_leaves(snapshot), snapshot.properties.stats_text_characters
+        return [
+            replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _has_sparks_calendar(footer) else [], text_characters=characters))
+            for file, footer in zip(self.files, self.footers, strict=True)
+        ]
+
+
+def parquet_folder(evaluator: Evaluator, partitions: StructType, listed: ParquetTable | None, path: str, *, with_footers: bool) -> ParquetFolder:
+    """Reads the table's folder, whose `path` errors name; `listed` is what the catalog holds of it.  Raises InvalidInput, SchemaMismatch."""
+    files = _files_in(evaluator.spark, evaluator.store, partitions)
+    footers = _footers_of(evaluator.store, files) if with_footers else None
+    columns = _columns_in(evaluator.reading_session, evaluator.root, files, partitions)
+    if listed is not None:
+        _check_partitions(listed, files, path)
+        columns = _in_catalog(listed, columns, path)
+    return ParquetFolder(files, columns, footers)
+
+
 def folder_in(spark: SparkSession, identifier: str) -> str | None:
     """The path in an identifier such as parquet.`/path`; None for a name in the catalog.  Raises Spark's ParseException."""
     parts = catalyst(spark).list(spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(identifier))
     return str(parts[1]) if len(parts) == 2 and str(parts[0]).lower() == "parquet" else None
 
 
-def check_partitions(listed: ParquetTable, files: Sequence[AddFile], root: str) -> None:
+def _check_partitions(listed: ParquetTable, files: Sequence[AddFile], root: str) -> None:
     """Raises InvalidInput where the partitions that the catalog knows are others than those in the table's folder: rows would go, or come."""
     if listed.partitions is None:
         return
@@ -55,7 +86,7 @@ def check_partitions(listed: ParquetTable, files: Sequence[AddFile], root: str) 
         raise InvalidInput(f"The catalog knows no partition in {other[0]}, where files are: MSCK REPAIR TABLE adds it, or delete the folder", table=root)
 
 
-def in_catalog(listed: ParquetTable, files: StructType, root: str) -> StructType:
+def _in_catalog(listed: ParquetTable, files: StructType, root: str) -> StructType:
     """The columns that the catalog says, made nullable.  Raises SchemaMismatch where those of the files have other types."""
     have = {f.name.lower(): nullable_type(bare(f.dataType)) for f in files.fields}
     columns = StructType([_plain(f) for f in listed.columns.fields])
@@ -78,7 +109,7 @@ def partition_type(given: StructType | str | None) -> StructType:
     return parsed
 
 
-def files_in(spark: SparkSession, store: ObjectStore, partitions: StructType) -> list[AddFile]:
+def _files_in(spark: SparkSession, store: ObjectStore, partitions: StructType) -> list[AddFile]:
     """The data files in the store's folder with the partition values in their folder names, without statistics.
 
     Raises InvalidInput where there is no file or a value is not of its column's type, SchemaMismatch where folder names have other columns.
@@ -144,7 +175,7 @@ def _checked(micros: int | None, text: str) -> int:
     return micros
 
 
-def schema_in(spark: SparkSession, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:
+def _columns_in(spark: SparkSession, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:
     """The merged columns of all files, then the partition columns, all nullable.  One Spark job.  Raises SchemaMismatch where files contradict each other."""
     reader_options = {"mergeSchema": "true", "recursiveFileLookup": "true"}
     try:
@@ -163,7 +194,7 @@ def _plain(f: StructField) -> StructField:
     return StructField(f.name, nullable_type(bare(f.dataType)), True, {k: v for k, v in f.metadata.items() if k in _KEPT})
 
 
-def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMetaData]:
+def _footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMetaData]:
     """The footers of the files, in the same order.  Raises InvalidInput for a file that is not Parquet."""
 
     def read(file: AddFile) -> pq.FileMetaData:
@@ -174,15 +205,6 @@ def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMeta
             raise InvalidInput(f"{file.path} is not a Parquet file: move it away, or give it a name that begins with '_'", table=store.root) from e
 
     return side_by_side(read, files, limits().file_threads)
-
-
-def with_statistics(files: Sequence[AddFile], footers: Sequence[pq.FileMetaData], snapshot: Snapshot) -> list[AddFile]:
-    """The files with statistics from their footers; bounds only where these can be trusted."""
-    leaves, characters = stats_leaves(snapshot), snapshot.properties.stats_text_characters
-    return [
-        replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _has_sparks_calendar(footer) else [], text_characters=characters))
-        for file, footer in zip(files, footers, strict=True)
-    ]
 
 
 def _has_sparks_calendar(footer: pq.FileMetaData) -> bool:
