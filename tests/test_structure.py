@@ -12,19 +12,19 @@ from tools.structure import circles, circles_of_rooms, heights, main, modules, u
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS = {
-    "": 2201,  # the last 16: what belongs to a thread is asked of the seam, so that actors of a simulation may share one; transaction gave 9
+    "": 2204,  # of them 16: what belongs to a thread is asked of the seam, so that actors of a simulation may share one; transaction gave 9
     "advice": 1695,
     "api": 8140,  # the last 25: a new table with dataChange=false and an INSERT without all columns are refused as the session says
     "boundary": 800,
     "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 11528,
+    "engines/spark": 11587,  # the last 59: char(n) and varchar(n) within structs, arrays and maps, as the session takes them; conditions of a MERGE see the columns of now
     "locks": 600,
     "log": 1950,
     "maintenance": 2305,
     "parquet": 1620,
-    "protocol": 6290,
+    "protocol": 6341,  # the last 45: what bounds within structs, arrays and maps demand of a row
     "storage": 3180,
     "testing": 150,
     "transaction": 6661,

@@ -17,17 +17,17 @@ pytestmark = pytest.mark.spark
 ROWS = "select id, id * 2 as v from range(10)"
 
 
-def created(columns: str) -> Callable[[SparkSession, str], None]:
+def created(columns: str, layout: str = "") -> Callable[[SparkSession, str], None]:
     """A table whose columns are special; it holds the rows 0 to 9."""
 
     def by_delta_spark(spark: SparkSession, path: str) -> None:
-        sql(spark, path, f"CREATE TABLE T ({columns}) USING delta", "INSERT INTO T (id, v) SELECT id, id * 2 FROM range(10)")
+        sql(spark, path, f"CREATE TABLE T ({columns}) USING delta {layout}", "INSERT INTO T (id, v) SELECT id, id * 2 FROM range(10)")
 
     return by_delta_spark
 
 
 WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
-    "lengths": ("char and varchar columns", created("id bigint, v bigint, s struct<c: char(3), w: varchar(3)>")),
+    "lengths": ("char and varchar columns (the bounds of c would not be enforced)", created("id bigint, v bigint, c char(3)", "PARTITIONED BY (c)")),
 }
 
 

@@ -162,8 +162,88 @@ def test_bounds_are_widened_and_shown_and_others_refused(spark: SparkSession, ta
         rowlock.sql(spark, f"INSERT INTO {t} (id, theirs) VALUES (3, 'abc')")
     with pytest.raises(UnsupportedFeature, match="char"):
         rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}-by` (c CHAR(2), n INT) USING delta PARTITIONED BY (c)")
-    with pytest.raises(UnsupportedFeature, match="char"):
-        rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}-in` (s STRUCT<a: CHAR(2)>) USING delta")
-    spark.sql(f"CREATE TABLE delta.`{table_path}-in` (s STRUCT<a: CHAR(2)>, l ARRAY<VARCHAR(3)>) USING delta")
-    with unchanged(table_path + "-in"), pytest.raises(UnsupportedFeature, match="char and varchar"):
-        rowlock.sql(spark, f"INSERT INTO delta.`{table_path}-in` VALUES (NULL, NULL)")
+
+
+WITHIN = """id INT, s STRUCT<a: CHAR(3), b: VARCHAR(3), n: INT>, l ARRAY<VARCHAR(3)>, m MAP<VARCHAR(3), CHAR(2)>, d ARRAY<STRUCT<x: CHAR(2), y: MAP<INT, VARCHAR(2)>>>"""
+NEW = "named_struct('a', 'p', 'b', 'q', 'n', 1)"
+STATEMENTS_WITHIN = {
+    "INSERT INTO {t} VALUES (1, "
+    + NEW
+    + ", array('a', NULL), map('k', 'v'), array(named_struct('x', 'p', 'y', map(1, 'q')))), (2, NULL, NULL, NULL, NULL)": "",
+    "INSERT INTO {t} (id, s) VALUES (3, named_struct('a', 'abc  ', 'b', 'q', 'n', 1))": "too long",  # nothing is cut inside of other types
+    "INSERT INTO {t} (id, s) VALUES (3, named_struct('a', 'a', 'b', 'äöüß', 'n', 1))": "too long",
+    "INSERT INTO {t} (id, l) VALUES (3, array('abc', 'abcd'))": "too long",
+    "INSERT INTO {t} (id, m) VALUES (3, map('abcd', 'v'))": "too long",
+    "INSERT INTO {t} (id, m) VALUES (3, map('k', 'vvv'))": "too long",
+    "INSERT INTO {t} (id, d) VALUES (3, array(NULL, named_struct('x', 'p', 'y', map(1, 'q', 2, 'qqq'))))": "too long",
+    "UPDATE {t} SET s.a = 'u', l = array('abc') WHERE id = 1": "",
+    "UPDATE {t} SET s.b = 'long' WHERE id = 1": "too long",
+    "MERGE INTO {t} t USING (SELECT 1 AS id, array('long') AS l) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET l = s.l": "too long",
+    "MERGE INTO {t} t USING (SELECT 4 AS id, " + NEW + " AS s) s ON t.id = s.id AND s.s.a = 'p' WHEN NOT MATCHED THEN INSERT (id, s) VALUES (s.id, s.s)": "",
+    "DELETE FROM {t} WHERE s.a = 'u'": "",  # it is read as 'u  '
+}
+
+
+@WAYS
+@pytest.mark.short("driver", ci=("jobs",), why="statements of delta-spark, each twice; the checks are those of columns, which the tests above ask")
+def test_bounds_inside_of_other_types_are_kept_as_delta_spark_keeps_them(spark: SparkSession, table_path: str, way: str) -> None:
+    ours, theirs = (f"delta.`{table_path}{n}`" for n in ("", "-theirs"))
+    rowlock.sql(spark, f"CREATE TABLE {ours} ({WITHIN}) USING delta")
+    spark.sql(f"CREATE TABLE {theirs} ({WITHIN}) USING delta")
+    assert metadata(table_path, spark) == metadata(table_path + "-theirs", spark)
+    for statement, outcome in STATEMENTS_WITHIN.items():
+        for run, t in ((rowlock.sql, ours), (SparkSession.sql, theirs)):
+            with by(way), pytest.raises(Exception, match="DELTA_EXCEED_CHAR_VARCHAR_LIMIT") if outcome else nullcontext():
+                run(spark, statement.format(t=t))
+    with by(way), pytest.raises(ConstraintViolated):
+        rowlock.write(spark.sql("SELECT 5 AS id, array('long') AS l"), table_path)
+    assert read(spark, table_path) == rows(spark.read.format("delta").load(table_path)) == rows(spark.read.format("delta").load(table_path + "-theirs"))
+    with by(way):
+        rowlock.sql(spark, f"DELETE FROM {ours} WHERE s.a = 'p  '")  # of which delta-spark's DELETE finds none
+    assert [r[0] for r in read(spark, table_path)] == [1, 2]
+
+
+def test_columns_with_bounds_inside_are_altered_as_a_whole(spark: SparkSession, table_path: str) -> None:
+    """delta-spark takes the bounds away with a new field, and its readers fail after a field was dropped: both are refused (I9)."""
+    t, known = f"delta.`{table_path}`", "struct<a:char(3),b:varchar(3)>"
+    rowlock.sql(spark, f"CREATE TABLE {t} (id INT, s STRUCT<a: CHAR(3), b: VARCHAR(3)>) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    rowlock.sql(spark, f"ALTER TABLE {t} ADD COLUMNS (l ARRAY<VARCHAR(2)> COMMENT 'c' AFTER id, gone MAP<INT, CHAR(2)>)")
+    rowlock.sql(spark, f"ALTER TABLE {t} ALTER COLUMN l.element TYPE STRING")  # as delta-spark: nothing
+    rowlock.sql(spark, f"ALTER TABLE {t} DROP COLUMN gone")
+    rowlock.sql(spark, f"ALTER TABLE {t} RENAME COLUMN s TO renamed")
+    with unchanged(table_path):
+        for change in ("ADD COLUMNS (renamed.c VARCHAR(2))", "DROP COLUMN renamed.b", "RENAME COLUMN renamed.a TO z", "ALTER COLUMN renamed.b FIRST"):
+            with pytest.raises(UnsupportedFeature, match="the bounds of renamed"):
+                rowlock.sql(spark, f"ALTER TABLE {t} {change}")
+        for change in ("renamed.b TYPE VARCHAR(5)", "l.element TYPE VARCHAR(5)", "renamed TYPE STRUCT<a: CHAR(9), b: STRING>"):
+            with pytest.raises(AnalysisException):
+                rowlock.sql(spark, f"ALTER TABLE {t} ALTER COLUMN {change}")
+    rowlock.sql(spark, f"INSERT INTO {t} VALUES (1, array('ab'), named_struct('a', 'x', 'b', 'y'))")
+    assert metadata(table_path, spark) == {"id": None, "l": "array<varchar(2)>", "renamed": known}
+    assert f"renamed {known}" in rowlock.sql(spark, f"SHOW CREATE TABLE {t}").first()[0]
+    assert rowlock.to_arrow(table_path).to_pylist() == [{"id": 1, "l": ["ab"], "renamed": {"a": "x  ", "b": "y"}}]
+    with unchanged(table_path), pytest.raises(UnsupportedFeature, match="char and varchar in l"):
+        rowlock.append(table_path, pa.table({"id": pa.array([2], pa.int32())}))
+
+
+def test_a_table_of_a_dataframe_has_its_bounds_as_the_session_takes_them(spark: SparkSession, table_path: str) -> None:
+    """Where a session does not fill up char values, delta-spark gives a new table varchar(n) for char(n)."""
+    rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` (id INT, c CHAR(3), s STRUCT<a: CHAR(3)>, v VARCHAR(2)) USING delta")
+    for n, (setting, value) in enumerate((("readSideCharPadding", "true"), ("readSideCharPadding", "false"))):
+        before = spark.conf.get(f"spark.sql.{setting}")
+        try:
+            spark.conf.set(f"spark.sql.{setting}", value)
+            rowlock.write(rowlock.read(spark, table_path), f"{table_path}{n}")
+            spark.read.format("delta").load(table_path).write.format("delta").save(f"{table_path}{n}-theirs")
+        finally:
+            spark.conf.set(f"spark.sql.{setting}", before)
+        kind = "char" if value == "true" else "varchar"
+        wanted = {"id": None, "c": f"{kind}(3)", "s": f"struct<a:{kind}(3)>", "v": "varchar(2)"}
+        assert metadata(f"{table_path}{n}", spark) == metadata(f"{table_path}{n}-theirs", spark) == wanted
+    try:
+        spark.conf.set("spark.sql.charAsVarchar", "true")
+        for n, run in enumerate((rowlock.sql, SparkSession.sql)):
+            run(spark, f"CREATE TABLE delta.`{table_path}-as{n}` (c CHAR(3), s ARRAY<CHAR(2)>) USING delta")
+    finally:
+        spark.conf.unset("spark.sql.charAsVarchar")
+    assert metadata(f"{table_path}-as0", spark) == metadata(f"{table_path}-as1", spark) == {"c": "varchar(3)", "s": "array<varchar(2)>"}

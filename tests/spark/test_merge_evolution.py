@@ -81,3 +81,22 @@ def test_what_evolution_refuses_before_anything_is_written(spark, table_path):
             txn.alias("t").merge(source(spark).alias("s"), "t.id = s.id").whenNotMatchedInsertAll().withSchemaEvolution().execute()
         with pytest.raises(SchemaMismatch, match="extra"):
             table.alias("t").merge(source(spark).alias("s"), "t.id = s.id").whenMatchedUpdate(set={"extra": "1"}).execute()
+
+
+NOT_YET = {
+    "ON": ("t.extra = s.extra", lambda m: m.whenMatchedUpdateAll().whenNotMatchedInsertAll()),
+    "condition": ("t.id = s.id", lambda m: m.whenMatchedUpdateAll("t.extra is null")),
+    "value": ("t.id = s.id", lambda m: m.whenMatchedUpdate(set={"extra": "t.extra + s.extra"})),
+    "by source": ("t.id = s.id", lambda m: m.whenMatchedUpdateAll().whenNotMatchedBySourceDelete("t.extra is null")),
+}
+
+
+@pytest.mark.parametrize("name", NOT_YET)
+def test_a_column_that_the_merge_adds_is_no_part_of_its_conditions_and_values(spark, table_path, name):
+    """As null it would match nothing, and a misspelled ON insert every row again; delta-spark refuses it, too."""
+    make(spark, table_path, ROWS, "id int, v string")
+    on, form = NOT_YET[name]
+    for module in (DeltaTable, theirs.DeltaTable):
+        merge = form(module.forPath(spark, table_path).alias("t").merge(source(spark).alias("s"), on)).withSchemaEvolution()
+        with unchanged(table_path), pytest.raises(Exception, match="UNRESOLVED"):
+            merge.execute()

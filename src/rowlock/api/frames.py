@@ -31,7 +31,7 @@ from rowlock.api.row_writes import Made, create_with_rows, head_or_created, meta
 from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
 from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, delta_schema
+from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids, scan_frame, scanned_plan
@@ -226,7 +226,7 @@ class _Write:
         said = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
         stage = stage_of(self.handle, self.df, self.max_records)
         return create_with_rows(
-            self.handle.state, delta_schema(self.df.schema), stage, partition_by=self.partition_by, properties=properties, mode=said, app=self.app
+            self.handle.state, columns_of_frame(self.df), stage, partition_by=self.partition_by, properties=properties, mode=said, app=self.app
         )
 
     def into(self, snapshot: Snapshot) -> Receipt:
@@ -241,7 +241,7 @@ class _Write:
             return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
         if self.what.schema:
             return overwrite_schema_of(self.handle, self.df, partition_by=self.partition_by, app=self.app, max_records=self.max_records)
-        creation.check_layout(snapshot, self.partition_by, delta_schema(self.df.schema))
+        creation.check_layout(snapshot, self.partition_by, columns_of_frame(self.df))
         if self.what.same:
             assert not isinstance(self.what.where, Column)
             return rearrange(self.handle, self.df, self.what.where)
@@ -251,7 +251,7 @@ class _Write:
         return self.handle.run("WRITE", self._plan, metadata=wider, app=self.app)
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
-        return widened_metadata(snapshot, delta_schema(self.df.schema))
+        return widened_metadata(snapshot, columns_of_frame(self.df))
 
     def _plan(self, evaluator: Evaluator, snapshot: Snapshot) -> Planned:
         if self.mode == "append":
@@ -277,7 +277,7 @@ def create_with_rows_of(
     with handle.commits("create", user_metadata, **options), handle.step(app) as step:
         receipt = create_with_rows(
             handle.state,
-            delta_schema(df.schema),
+            columns_of_frame(df),
             stage_of(handle, df, max_records),
             partition_by=partition_by,
             properties=properties,
@@ -306,7 +306,7 @@ def replace_with_rows(
     check_names(df.columns, handle.path)
     with handle.commits("create", user_metadata, **options):
         metadata = metadata_of_rows(
-            delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
+            columns_of_frame(df), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
         )
         return replacement.replace_table(
             handle.state,

@@ -15,7 +15,7 @@ from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import merge_frame
 from rowlock.engines.spark.session.connect import is_connect
-from rowlock.engines.spark.statements.evolution import columns_set, evolving
+from rowlock.engines.spark.statements.evolution import check_columns_of_now, columns_set, evolving
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
@@ -53,10 +53,9 @@ class DeltaMergeBuilder:
         self._clauses, self._evolves = clauses or Clauses(), evolves
 
     def __repr__(self) -> str:
-        held = self._clauses
-        groups = (("whenMatched", held.matched), ("whenNotMatched", held.not_matched), ("whenNotMatchedBySource", held.not_matched_by_source))
-        clauses = [_shown(name, clause) for name, found in groups for clause in found]
-        parts = [repr(self._handle.path), f"on={expressions.shown(self._condition)}", f"clauses=[{', '.join(clauses)}]"]
+        groups = {"whenMatched": "matched", "whenNotMatched": "not_matched", "whenNotMatchedBySource": "not_matched_by_source"}
+        clauses = ", ".join(_shown(name, clause) for name, group in groups.items() for clause in getattr(self._clauses, group))
+        parts = [repr(self._handle.path), f"on={expressions.shown(self._condition)}", f"clauses=[{clauses}]"]
         return display.call("DeltaMergeBuilder", *parts, alias=self._alias, schema_evolution=self._evolves or None)
 
     def _with(self, where: str, clause: Clause) -> DeltaMergeBuilder:
@@ -290,7 +289,10 @@ class DeltaMergeBuilder:
         clauses = evolving(self._clauses) if evolves else self._clauses
 
         def wider(snapshot: Snapshot) -> Metadata:
-            return widened_metadata(snapshot, columns_set(self._source, clauses, self._alias)) if evolves else snapshot.metadata
+            found = widened_metadata(snapshot, columns_set(self._source, clauses, self._alias)) if evolves else snapshot.metadata
+            if found is not snapshot.metadata:
+                check_columns_of_now(self._handle.evaluator, snapshot, self._source, self._condition, clauses, self._alias)
+            return found
 
         def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
             if not isinstance(self._handle, Handle) and wider(snapshot) is not snapshot.metadata:
@@ -316,8 +318,7 @@ class _ActionBuilder:
         self._builder, self._condition = builder, condition
 
     def __repr__(self) -> str:
-        condition = [] if self._condition is None else [f"condition={expressions.shown(self._condition)}"]
-        return display.call(type(self).__name__, repr(self._builder), *condition)
+        return display.call(type(self).__name__, repr(self._builder), *(f"condition={expressions.shown(c)}" for c in (self._condition,) if c is not None))
 
 
 class DeltaMergeMatchedActionBuilder(_ActionBuilder):

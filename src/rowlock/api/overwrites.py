@@ -19,7 +19,7 @@ from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.row_writes import Stage
 from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, delta_schema
+from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
@@ -152,7 +152,7 @@ def overwrite_schema(
     handle: Handle, df: DataFrame, *, partition_by: Sequence[str], app: SetTransaction | None = None, max_records: int | None = None
 ) -> Receipt:
     """Replaces rows, columns and partitioning of a table that is there by those of a DataFrame, in one commit.  Raises as `replacement.overwrite_schema` does."""
-    schema = without_char_partitions(nullable(delta_schema(df.schema)), partition_by)
+    schema = without_char_partitions(nullable(columns_of_frame(df)), partition_by)
     return replacement.overwrite_schema(handle.state, schema, partition_by, writer_of(handle, df, max_records), app=app)
 
 

@@ -7,20 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowlock.conditions import named
-from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import merged_schema
+from rowlock.protocol.widening import Widening, may_become, stays_in_family
 from rowlock.storage.open import check_is_folder
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clustering import checked_columns
 from rowlock.transaction.definition.head_commit import StagedFiles
+from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
+
+AUTOMATIC = "typeWidening.allowAutomaticWidening"
+_WIDENING: Mapping[str, Widening | None] = {"ALWAYS": may_become, "SAME_FAMILY_TYPE": stays_in_family, "NEVER": None}
 
 Stage = Callable[[Snapshot], Sequence[AddFile]]
 """Writes all rows into data files of this snapshot's table, which no commit names yet."""
@@ -117,12 +122,18 @@ def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
 
     Raises SchemaMismatch, UnsupportedFeature for columns that no table may have.
     """
-    merged = merged_schema(snapshot.schema, rows, widens=widens(snapshot))
+    merged = merged_schema(snapshot.schema, rows, widening=widening(snapshot))
     if merged == snapshot.schema:
         return snapshot.metadata
     return creation.widened(snapshot.metadata, merged, snapshot.table)
 
 
-def widens(snapshot: Snapshot) -> bool:
-    """Whether a write that evolves the schema takes wider types, too; never where stored values were computed from the present ones."""
-    return snapshot.properties.type_widening and not generated_columns(snapshot.schema)
+def widening(snapshot: Snapshot) -> Widening | None:
+    """Which types a write that evolves the schema widens into which; None for none, as where stored values were computed from the present ones.
+
+    Raises InvalidInput for a value that the session's setting has not.
+    """
+    said = (settings().text(AUTOMATIC) or "").upper()
+    if said not in _WIDENING:
+        raise InvalidInput(f"The setting spark.databricks.delta.{AUTOMATIC} is one of {', '.join(_WIDENING)}, not {said!r}", table=snapshot.table)
+    return _WIDENING[said] if snapshot.properties.type_widening and not generated_columns(snapshot.schema) else None

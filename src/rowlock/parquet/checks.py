@@ -178,10 +178,10 @@ def conditions_of(snapshot: Snapshot) -> list[tuple[Check, Predicate]]:
 def _condition(check: Check, schema: StructType) -> Predicate:
     """The condition that a check asks.  Raises Undecided for one that only Spark can evaluate."""
     if check.feature == CHAR_VARCHAR:
-        for (name, _), bound in zip(char_varchar.conditions(schema), char_varchar.bounds(schema).items(), strict=True):
-            if name == check.name and (field := schema.find(bound[0])) is not None:
-                column = Column((field.name,))
-                return Or((IsNull(column), Compare("<=", Call("length", (column,)), Literal(bound[1].length))))
+        for name, bound in char_varchar.bounds(schema).items():
+            if char_varchar.name_of(name, bound) == check.name:
+                column = Column((name,))
+                return Or((IsNull(column), Compare("<=", Call("length", (column,)), Literal(bound.length))))
     return parsed(check.expression, schema)
 
 

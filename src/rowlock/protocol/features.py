@@ -118,7 +118,6 @@ _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "type void within a column": lambda metadata, schema: void_within(schema) is not None,
     "no column but of type void": lambda metadata, schema: bool(schema.fields) and type_names(schema) == {VOID},
-    CHAR_VARCHAR: lambda metadata, schema: any(unknown_bounds(schema, metadata.partition_columns)),
 }
 """Features that prevent writing only while the table uses them, each with the test for that."""
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
@@ -188,6 +187,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
             table,
             named("DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT", unsupportedFeatures=ZONELESS, supportedFeatures=", ".join(sorted(listed))),
         )
+    if (unknown := next(unknown_bounds(schema, metadata.partition_columns), None)) is not None:
+        raise _refusal(f"{CHAR_VARCHAR} (the bounds of {unknown} would not be enforced)", "write", table)
     for name, is_active in (*_REFUSED_WHILE_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)

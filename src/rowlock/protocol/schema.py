@@ -281,7 +281,8 @@ def _primitive_from(name: str, table: str | None) -> DataType:
 
 def unsupported_type(name: str, table: str | None = None, access: Literal["read", "write"] = "read") -> UnsupportedFeature:
     """The error for a column type that this version cannot read or write."""
-    return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table)
+    condition = named("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=name, config="spark.databricks.delta.schema.typeCheck.enabled")
+    return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table, condition=condition)
 
 
 def check_no_collation(fields: Iterable[StructField], table: str | None = None) -> None:

@@ -19,7 +19,7 @@ from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructField, StructType, nullable, nullable_type, shared_parts, type_name, with_parts
-from rowlock.protocol.widening import evolves_into, is_wider, same_shape, with_type
+from rowlock.protocol.widening import Widening, is_wider, same_shape, with_type
 
 MERGE_SCHEMA = "merge_schema=True, by format name the option mergeSchema, in SQL INSERT WITH SCHEMA EVOLUTION"
 """How each entrance spells it."""
@@ -74,10 +74,10 @@ def check_names(names: Iterable[str], table: str) -> None:
             )
 
 
-def merged_schema(table: StructType, rows: StructType, *, widens: bool = False) -> StructType:
+def merged_schema(table: StructType, rows: StructType, *, widening: Widening | None = None) -> StructType:
     """The table's schema with the columns of the rows that it lacks, and the fields of its structs, added at the end, nullable with all that is in them.
 
-    With `widens` a column takes the type of the rows where that is a wider one of the same kind (`widening.evolves_into`).
+    With `widening` a column takes the type of the rows where that lets its own become it.
     """
     have, given = {f.name.lower() for f in table.fields}, {f.name.lower(): f for f in rows.fields}
 
@@ -86,7 +86,7 @@ def merged_schema(table: StructType, rows: StructType, *, widens: bool = False) 
         if found is None:
             return field
         longer = replace(field, type=_merged_type(field.type, found.type))
-        return with_type(longer, found.type, evolves_into) if widens else longer
+        return with_type(longer, found.type, widening) if widening else longer
 
     return StructType((*map(merged, table.fields), *(f for f in nullable(rows).fields if f.name.lower() not in have)))
 

@@ -181,7 +181,9 @@ _ALL = (
     _refused("resolveMergeUpdateStructsByName", "true", "Fields of structs always go by name", "merge", "update"),
     _refused("updateAndMergeCastingFollowsAnsiEnabledFlag", "false", "spark.sql.storeAssignmentPolicy says how values are cast", "merge", "update"),
     _refused("insert.byName.schemaEvolution.enabled", "true", "INSERT BY NAME evolves the schema as by position", "write"),
-    _refused("typeWidening.allowAutomaticWidening", "ALWAYS", "Set delta.enableTypeWidening=false on the table", "write", "merge"),
+    _works(
+        "typeWidening.allowAutomaticWidening", "text", "ALWAYS", "SAME_FAMILY_TYPE: whole numbers stay such when the schema evolves; NEVER", "write", "merge"
+    ),
     _refused("write.utcTimestampPartitionValues", "true", "Times in partition columns are always written in UTC", *ROWS),
     _refused("identityColumn.enabled", "true", "Identity columns are always numbered", *ROWS),
     _refused("identityColumn.allowSyncIdentityToLowerHighWaterMark.enabled", "false", "Numbers that were given are never given again", "alter"),

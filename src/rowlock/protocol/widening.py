@@ -18,6 +18,9 @@ from rowlock.protocol.schema import (
     with_parts,
 )
 
+Widening = Callable[[DataType, DataType], bool]
+"""Whether a column of one type may be widened to another."""
+
 _WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
@@ -68,8 +71,8 @@ def may_become(old: DataType, new: DataType) -> bool:
     return old != new and not isinstance(old, ArrayType) and old != PrimitiveType("void") and is_wider(old, new)
 
 
-def evolves_into(old: DataType, new: DataType) -> bool:
-    """Whether a write that evolves the schema widens a column by itself: never to another kind of number."""
+def stays_in_family(old: DataType, new: DataType) -> bool:
+    """Whether a column may be widened to a type of the same kind: no whole number to a decimal or a double."""
     return (
         may_become(old, new)
         and (isinstance(old, DecimalType) == isinstance(new, DecimalType))
@@ -77,7 +80,7 @@ def evolves_into(old: DataType, new: DataType) -> bool:
     )
 
 
-def with_type(field: StructField, wanted: DataType, may: Callable[[DataType, DataType], bool]) -> StructField:
+def with_type(field: StructField, wanted: DataType, may: Widening) -> StructField:
     """The field with the wanted type wherever in it `may` lets the present type become that, and with these changes in its metadata.
 
     Fields of structs record their own changes; those of the elements, keys and values of arrays and maps stand at the field, by their place in it.

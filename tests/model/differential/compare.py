@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from model.differential.case import Step
 
 MEANT = Path(__file__).parent / "meant.toml"
-FIELDS = {"aspect", "kind", "statement", "setting", "delta_spark", "rowlock", "reason", "open"}
+FIELDS = {"aspect", "kind", "statement", "setting", "table", "delta_spark", "rowlock", "reason", "open"}
 
 _OWN_NUMBERS = re.compile(
     r"^(delta\.columnMapping\.maxColumnId|delta\.rowTracking\.materialized.*|delta\.feature\..*|rowlock\..*|delta\.inCommitTimestampEnablement.*)$"
@@ -138,8 +138,8 @@ class Meant:
             if wrong or not (entry.get("reason") or entry.get("open")) or not (entry.get("rowlock") or entry.get("delta_spark")):
                 raise ValueError(f"meant.toml: {entry} has no reason, names neither engine's side, or has unknown fields {wrong}")
 
-    def reason(self, step: Step, settings: Mapping[str, str], found: Difference) -> str | None:
-        """Why a difference is meant; None where the list does not name it."""
+    def reason(self, step: Step, settings: Mapping[str, str], found: Difference, table: Sequence[str] = ()) -> str | None:
+        """Why a difference is meant, in a case whose table is made by the statements of `table`; None where the list does not name it."""
         if self.pass_over and re.search(self.pass_over, found.aspect):
             return "passed over"
         chosen = " ".join(f"{k}={v}" for k, v in settings.items())
@@ -148,6 +148,7 @@ class Meant:
             "kind": step.kind,
             "statement": step.text,
             "setting": chosen,
+            "table": "; ".join(table),
             "delta_spark": found.delta_spark,
             "rowlock": found.rowlock,
         }

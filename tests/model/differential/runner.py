@@ -185,7 +185,7 @@ class Runner:
             self._take(result, case.steps[-1], Difference("what each reads of Rowlock's table", str(read["delta-spark"]["rows"]), str(read["rowlock"]["rows"])))
 
     def _take(self, result: Result, step: Step, found: Difference) -> None:
-        result.found.append((step, found, self.meant.reason(step, result.case.settings, found)))
+        result.found.append((step, found, self.meant.reason(step, result.case.settings, found, result.case.table)))
 
     def _attach(self, origin: Path, roots: dict[str, Path]) -> None:
         """Copies a table for each engine into a folder that was not there, and gives it the name `t`."""

@@ -9,12 +9,12 @@ import pytest
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 from rowlock.protocol.schema_edit import owner, with_part
 from rowlock.protocol.schema_fit import merged_schema
-from rowlock.protocol.widening import evolves_into, may_become, with_type
+from rowlock.protocol.widening import may_become, stays_in_family, with_type
 
 TYPES: dict[str, DataType] = {
     n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "void")
 } | {f"decimal({p},{s})": DecimalType(p, s) for p, s in ((5, 2), (9, 0), (10, 0), (10, 2), (10, 3), (12, 2), (20, 0), (22, 2))}
-EVOLVING = {
+OF_A_FAMILY = {
     ("byte", "short integer long"),
     ("short", "integer long"),
     ("integer", "long"),
@@ -27,14 +27,14 @@ EVOLVING = {
     ("decimal(12,2)", "decimal(22,2)"),
     ("decimal(20,0)", "decimal(22,2)"),
 }
-BY_ALTER = {
+TO_OTHERS = {
     *((small, "double decimal(10,0) decimal(12,2) decimal(20,0) decimal(22,2)") for small in ("byte", "short", "integer")),
     ("long", "decimal(20,0) decimal(22,2)"),
 }
-"""And these, which Delta takes from ALTER alone."""
+"""And these, from whole numbers to other kinds."""
 
 
-@pytest.mark.parametrize(("rule", "rows"), [(evolves_into, EVOLVING), (may_become, EVOLVING | BY_ALTER)])
+@pytest.mark.parametrize(("rule", "rows"), [(stays_in_family, OF_A_FAMILY), (may_become, OF_A_FAMILY | TO_OTHERS)])
 def test_which_type_may_become_which(rule: object, rows: set[tuple[str, str]]) -> None:
     allowed = {(old, new) for old, names in rows for new in names.split()}
     assert callable(rule)
@@ -64,7 +64,7 @@ def test_schemas_are_merged_with_wider_types_only_where_that_is_asked_for() -> N
         (StructField("A", LONG), StructField("s", StructType((StructField("x", LONG), StructField("new", INT)))), StructField("d", TYPES["double"]))
     )
     assert [f.type for f in merged_schema(table, rows).fields] == [INT, StructType((StructField("x", INT), StructField("new", INT))), TYPES["decimal(5,2)"]]
-    wider = merged_schema(table, rows, widens=True)
+    wider = merged_schema(table, rows, widening=stays_in_family)
     assert [f.type for path, f in wider.all_fields() if path[-1] in ("a", "x", "new", "d")] == [LONG, LONG, INT, TYPES["decimal(5,2)"]]
     assert [f.metadata.get(TYPE_CHANGES) for path, f in wider.all_fields() if path[-1] in ("a", "x", "s")] == [[CHANGE], None, [CHANGE]]
 

@@ -11,12 +11,14 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.bridge import class_name
+from rowlock.engines.spark.catalyst.column_rules import check_default
+from rowlock.engines.spark.catalyst.types import parse_type
 from rowlock.engines.spark.sql.nodes import new_default, path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema_edit
-from rowlock.protocol.char_varchar import KEY
+from rowlock.protocol.char_varchar import KEY, not_rebound
 from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name, unresolved_column
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, clustering, creation
@@ -39,13 +41,13 @@ def add_columns(target: Target, plan: Any) -> None:
     nodes, new = target.nodes, []
     for c in nodes.items(plan.columnsToAdd()):
         if c.default().isDefined():
-            target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT")
-        if not c.nullable():
-            target.refuse(f"NOT NULL for {c.colName()}", "Rows that are there have null in it: add it without NOT NULL")
+            check_default(target.spark, str(c.colName()), parse_type(str(c.dataType().sql())), str(c.default().get().originalSQL()), target.path)
+            refused = named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED")
+            target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT, and then say ALTER COLUMN ... SET DEFAULT", refused)
         parent = nodes.option(c.path())
         path = () if parent is None else tuple(str(p) for p in nodes.items(parent.name()))
         field = field_of(str(c.colName()), str(c.dataType().sql()), nodes.option(c.comment()), target.path)
-        new.append((path, field, _position(target, c.position())))
+        new.append((path, replace(field, nullable=bool(c.nullable())), _position(target, c.position())))
     handle = Handle(target.spark, target.path)
     alteration.add_fields(handle.state, handle.table.engine, new)
 
@@ -103,9 +105,9 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         target.refuse(f"of {dotted((*path, *place))}", "Only TYPE can be altered within arrays and maps")
     said = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
     if said is not None and place:
-        said = replace(said, type=schema_edit.with_part(known.type, place, said.type))
-    if said is not None and len(path) > 1 and (KEY in said.metadata or KEY in known.metadata):
-        target.refuse(f"TYPE of {dotted(path)}", "The bound of a char or varchar within a struct cannot be altered")
+        said = replace(said, type=schema_edit.with_part(known.type, place, said.type), metadata={**known.metadata, **said.metadata})
+    if said is not None and len(path) > 1 and KEY in said.metadata:
+        raise not_rebound(dotted(path), type_name(known.type, sql=True), said.metadata[KEY], target.path)
     if said is not None and (said.type, said.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
         said = None  # as CHANGE COLUMN says it again
     if said is not None:

@@ -8,7 +8,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
-from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, type_text
+from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, bounded_type, type_text
 from rowlock.engines.spark.frames.answers import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types
 from rowlock.engines.spark.read.scan import rows_frame, table_schema
 from rowlock.engines.spark.sql.insert import partition_literal
@@ -154,7 +154,7 @@ def _may_be_set(name: str, value: str) -> bool:
 
 
 def _column(target: Target, field: StructField) -> str:
-    kind = type_text(field).upper() if KEY in field.metadata else target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
+    kind = bounded_type(field) if KEY in field.metadata else target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
     said = field.metadata
     generated = f" GENERATED ALWAYS AS ({said[GENERATION_EXPRESSION]})" if said.get(GENERATION_EXPRESSION) else ""
     if START in said:

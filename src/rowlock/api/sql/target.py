@@ -14,10 +14,10 @@ from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.bridge import analyzed
-from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, delta_schema
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.insert import assigned
+from rowlock.engines.spark.sql.insert import assigned, described
 from rowlock.engines.spark.sql.nodes import Nodes, path_of
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.protocol.defaults import CURRENT_DEFAULT
@@ -72,9 +72,9 @@ class Target:
     def _listed_name(self) -> str | None:
         return None if self.path == self.parts[-1] else ".".join(self.parts)
 
-    def refuse(self, what: str, instead: str) -> None:
+    def refuse(self, what: str, instead: str, condition: Condition | None = None) -> None:
         """Raises UnsupportedFeature for a form of the statement that Rowlock has not."""
-        refuse(f"{self.statement} {what}".strip(), self.folder or ".".join(self.parts), "this version of Rowlock has no such form", instead)
+        refuse(f"{self.statement} {what}".strip(), self.folder or ".".join(self.parts), "this version of Rowlock has no such form", instead, condition)
 
 
 def fitted(
@@ -95,7 +95,7 @@ def fitted(
         )
     head = Handle(target.spark, target.path).state.refresh()
     if evolving:
-        head = replace(head, metadata=widened_metadata(head, delta_schema(rows.toDF(*names).schema)))
+        head = replace(head, metadata=widened_metadata(head, columns_of_frame(rows.toDF(*names))))
     schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
@@ -110,8 +110,7 @@ def fitted(
         )
     _, alias = target.nodes.without_alias(analyzed(rows))
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
-    for column in (known[n.lower()] for n in names) if evolving else ():
-        out = out.withMetadata(column.name, column.metadata) if column.metadata else out  # which the table gets with a new column
+    out = described(out, [known[n.lower()] for n in names]) if evolving else out  # with the metadata that the table gets with a new column
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
 
 

@@ -20,7 +20,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_mapping, schema_edit
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.char_varchar import KEY, bound_in, rebound
+from rowlock.protocol.char_varchar import KEY, rebound
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
@@ -159,7 +159,9 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
         gone = [schema_edit.field_at(head.schema, p, head.table) for p in paths]
         _check_mapped(head, "dropping a column", "DELTA_UNSUPPORTED_DROP_COLUMN")
         if by := next((f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1 and f.name in head.metadata.partition_columns), None):
-            raise StatementRefused(f"The table is partitioned by {by}, which cannot be dropped", what="dropping a partition column", table=head.table)
+            condition = named("DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN", columnList=by)
+            text = f"The table is partitioned by {by}, which cannot be dropped"
+            raise StatementRefused(text, what="dropping a partition column", table=head.table, condition=condition)
         schema = head.schema
         if {f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1} == set(schema.names):
             condition = named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(schema.names))
@@ -210,7 +212,7 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
 def _edited(head: Snapshot, field: StructField, edit: ColumnEdit) -> StructField:
     """The field as an edit leaves it."""
     if edit.like is not None:
-        field = rebound(_retyped(head, field, edit.like.type), bound_in(edit.like.metadata.get(KEY)), head.table)
+        field = rebound(_retyped(head, field, edit.like.type), edit.like.metadata.get(KEY), head.table)
     if edit.nullable is not None:
         field = replace(field, nullable=edit.nullable)
     if edit.comment is not None:

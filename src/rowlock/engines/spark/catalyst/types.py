@@ -4,6 +4,8 @@ policy of the session values are stored in them.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,11 +15,14 @@ from pyspark.sql.types import ArrayType, CharType, DataType, DecimalType, MapTyp
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, holds
-from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature, WrongType
+from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
 from rowlock.protocol import schema
-from rowlock.protocol.char_varchar import FEATURE, KEY, bound_in, is_char
+from rowlock.protocol.char_varchar import KEY, as_varchar, bound_in, is_char, is_known
+from rowlock.protocol.schema import quote
 
 __all__ = ["Column", "DataFrame", "DataType", "Row", "SparkSession", "StructField", "StructType"]
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def parse_type(given: str | DataType) -> DataType:
@@ -37,12 +42,25 @@ def parse_type(given: str | DataType) -> DataType:
 def delta_schema(struct: StructType) -> schema.StructType:
     """Spark's columns as Delta's, with their comments and the bounds of char and varchar columns, and without other metadata."""
     columns = zip(_struct(struct).fields, struct.fields, strict=True)
-    return schema.StructType(tuple(replace(column, metadata=_kept(f)) for column, f in columns))
+    return schema.StructType(tuple(_kept(column, f.metadata or {}) for column, f in columns))
 
 
-def _kept(f: StructField) -> dict[str, object]:
-    comment = {"comment": f.metadata["comment"]} if "comment" in f.metadata else {}
-    return comment | ({KEY: f.metadata[KEY]} if bound_in(f.metadata.get(KEY)) else {})
+def _kept(column: schema.StructField, metadata: Mapping[str, object]) -> schema.StructField:
+    kept = replace(column, metadata={k: metadata[k] for k in ("comment", KEY) if k in metadata})
+    return kept if is_known(kept) else replace(kept, metadata={k: v for k, v in kept.metadata.items() if k != KEY})
+
+
+def columns_of_frame(frame: DataFrame) -> schema.StructType:
+    """The columns that a table gets from a DataFrame: where the session does not fill up char values as they are read, char(n) becomes varchar(n)."""
+    columns, spark = delta_schema(frame.schema), frame.sparkSession
+    if spark.conf.get("spark.sql.readSideCharPadding", "true") == "true" and not char_is_varchar(spark):
+        return columns
+    return schema.StructType(tuple(replace(f, metadata={**f.metadata, KEY: as_varchar(f.metadata[KEY])}) if KEY in f.metadata else f for f in columns.fields))
+
+
+def char_is_varchar(spark: SparkSession) -> bool:
+    """Whether the session takes char(n) in a statement for varchar(n)."""
+    return spark.conf.get("spark.sql.charAsVarchar", "false") == "true"
 
 
 def _struct(struct: StructType) -> schema.StructType:
@@ -64,22 +82,42 @@ def delta_type(type_: DataType) -> schema.DataType:
 
 
 def stored_field(field: StructField) -> StructField:
-    """The field as a table's schema has it: a bounded string is a string whose metadata says the bound.  Raises UnsupportedFeature for a bound inside."""
-    if isinstance(field.dataType, (CharType, VarcharType)):
-        return StructField(field.name, StringType(), field.nullable, {**field.metadata, KEY: field.dataType.simpleString()})
-    if holds(field.dataType, lambda leaf: isinstance(leaf, (CharType, VarcharType))):
-        raise UnsupportedFeature(
-            f"Column {field.name!r} has char or varchar inside of another type, which this version of Rowlock does not enforce: use string",
-            feature=FEATURE,
-            access="write",
-        )
-    return field
+    """The field as a table's schema has it: a bounded string is a string, and the column's metadata says the bounds."""
+    if not holds(field.dataType, lambda leaf: isinstance(leaf, (CharType, VarcharType))):
+        return field
+    return StructField(field.name, _unbounded(field.dataType), field.nullable, {**field.metadata, KEY: _said(field.dataType)})
+
+
+def _unbounded(type_: DataType) -> DataType:
+    """The type with strings for those that have bounds."""
+    if isinstance(type_, StructType):
+        return StructType([StructField(f.name, _unbounded(f.dataType), f.nullable, f.metadata) for f in type_.fields])
+    if isinstance(type_, ArrayType):
+        return ArrayType(_unbounded(type_.elementType), type_.containsNull)
+    if isinstance(type_, MapType):
+        return MapType(_unbounded(type_.keyType), _unbounded(type_.valueType), type_.valueContainsNull)
+    return StringType() if isinstance(type_, (CharType, VarcharType)) else type_
+
+
+def _said(type_: DataType) -> str:
+    """The type as Spark parses it from a column's metadata."""
+    if isinstance(type_, StructType):
+        return f"struct<{','.join(f'{f.name if _PLAIN.fullmatch(f.name) else quote(f.name)}:{_said(f.dataType)}' for f in type_.fields)}>"
+    if isinstance(type_, ArrayType):
+        return f"array<{_said(type_.elementType)}>"
+    return f"map<{_said(type_.keyType)},{_said(type_.valueType)}>" if isinstance(type_, MapType) else type_.simpleString()
 
 
 def type_text(field: StructField) -> str:
     """What the type of a column is called, its bound in it."""
     bound = bound_in(field.metadata.get(KEY))
     return field.dataType.simpleString() if bound is None else str(bound)
+
+
+def bounded_type(field: StructField) -> str:
+    """The type of a column with bounds as CREATE TABLE says it."""
+    bound = bound_in(field.metadata[KEY])
+    return str(field.metadata[KEY]) if bound is None else str(bound).upper()
 
 
 def compared(field: StructField) -> StructField:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from rowlock.conditions import Condition
 from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
@@ -100,9 +101,9 @@ class Found:
     delta: bool = False
 
 
-def refuse(statement: str, table: str | None, why: str, instead: str) -> NoReturn:
+def refuse(statement: str, table: str | None, why: str, instead: str, condition: Condition | None = None) -> NoReturn:
     """Raises UnsupportedFeature for a statement that Rowlock does not let pass."""
-    raise UnsupportedFeature(f"{statement} is refused: {why}. {instead}", feature=statement, access="write", table=table)
+    raise UnsupportedFeature(f"{statement} is refused: {why}. {instead}", feature=statement, access="write", table=table, condition=condition)
 
 
 class Guard:

@@ -87,6 +87,13 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     return bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])
 
 
+def described(rows: DataFrame, columns: Sequence[StructField]) -> DataFrame:
+    """The rows, whose columns have the metadata of `columns`."""
+    if not any(f.metadata for f in columns):
+        return rows
+    return rows.select(*(F.col(quote(f.name)).alias(f.name, metadata=f.metadata) if f.metadata else F.col(quote(f.name)) for f in columns))
+
+
 def _filled(rows: DataFrame, wanted: StructType) -> DataFrame:
     """The rows whose structs have all fields of the wanted ones, those that they lack as nulls."""
     bridge, names = catalyst(rows.sparkSession), rows.columns

@@ -17,8 +17,9 @@ from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, not_found
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name
+from rowlock.engines.spark.catalyst.types import char_is_varchar, parse_type
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
-from rowlock.protocol.char_varchar import KEY, bound_in
+from rowlock.protocol.char_varchar import KEY, as_varchar, is_char
 from rowlock.protocol.schema import ColumnPath, dotted
 
 FORMATS = ("delta", "rowlock")
@@ -365,7 +366,9 @@ def _column(nodes: Nodes, c: Any, partitions: Sequence[str]) -> NewColumn:
     said = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
     identity = None if said is None else (int(said.getStart()), int(said.getStep()), bool(said.isAllowExplicitInsert()))
     marked = c.metadata().contains(KEY) if has_method(c, "metadata") else False  # of a stream's table: Spark says its columns by their types alone
-    bound = bound_in(c.metadata().getString(KEY)) if marked else None
-    plain = bound is None or (bound.kind == "char" and str(c.name()) in partitions)  # as a new table of a DataFrame has it
-    type_ = _parse_datatype_json_string(str(c.dataType().json()) if plain else f'"{bound}"')
+    text, held = str(c.metadata().getString(KEY)) if marked else "", str(c.dataType().json())
+    if char_is_varchar(nodes.spark):
+        text, held = as_varchar(text), as_varchar(held)
+    plain = not text or (is_char(text) and str(c.name()) in partitions)  # as a new table of a DataFrame has it
+    type_ = _parse_datatype_json_string(held) if plain else parse_type(text)
     return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default, identity)

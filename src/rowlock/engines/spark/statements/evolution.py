@@ -10,9 +10,12 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from rowlock.engines.spark.catalyst.analysis import without_name
-from rowlock.engines.spark.catalyst.types import delta_schema
+from rowlock.engines.spark.catalyst.analysis import Expression, analyzed, as_column, is_default, without_name
+from rowlock.engines.spark.catalyst.errors import public_errors
+from rowlock.engines.spark.catalyst.types import columns_of_frame
+from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.merge_plan import Clauses
+from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.schema import ColumnPath, StructType, column_path
 
 
@@ -27,11 +30,21 @@ def evolving(clauses: Clauses) -> Clauses:
 
 def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> StructType:
     """The columns of the source, and the fields of its structs, that the clauses set in the table; the table may have them already."""
-    every, columns = [c for group in (clauses.matched, clauses.not_matched) for c in group], delta_schema(source.schema)
+    every, columns = [c for group in (clauses.matched, clauses.not_matched) for c in group], columns_of_frame(source)
     if any(c.all_columns for c in every):
         return columns
     paths = {_path(key, columns, alias) for c in every for key in c.assignments or {} if isinstance(key, str)}
     return _only(columns, paths)
+
+
+@public_errors()
+def check_columns_of_now(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None) -> None:
+    """Raises Spark's AnalysisException where a condition or a value of a MERGE names a column of the table that the MERGE itself would add."""
+    probe = evaluator.probe(evaluator.target(snapshot), alias, evaluator.statement_session())
+    given = evaluator.bridge.dataframe(analyzed(source.select("*")), evaluator.spark, evaluator.statement_session())
+    for frame, group in ((probe.join(given, as_column(on)), clauses.matched), (probe, clauses.not_matched_by_source)):
+        values = [v for c in group for v in (c.condition, *(c.assignments or {}).values()) if v is not None and not is_default(v)]
+        frame.select([as_column(v) for v in values])
 
 
 def _path(key: str, columns: StructType, alias: str | None) -> ColumnPath:
