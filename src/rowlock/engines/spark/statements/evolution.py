@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from rowlock.engines.spark.catalyst.analysis import Expression, analyzed, as_column, is_default, without_name
+from rowlock.engines.spark.catalyst.analysis import Expression, as_column, is_default, without_name
+from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.types import columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
