@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rowlock import clock
+from rowlock.api.row_writes import widened_metadata
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import SetTransaction
-from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.transaction.definition import alteration, creation
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+from rowlock.transaction.definition import alteration, backfill
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
 from rowlock.transaction.state.options import Options
-from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.transaction import Table
+from rowlock.transaction.state.receipt import Receipt, Reruns
+from rowlock.transaction.transaction import Table, Transaction
 from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation import foreign
 from rowlock_simulation.memory.sql.script import Append, Script, render
@@ -37,6 +38,7 @@ class Action:
     scripts  what it does to the rows, in serial execution; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
     alter    a change of the columns or the constraints: its verb, and the names that it takes
+    grows    the column that it adds to the table in the same commit, where the table has none of this name
     posts    an append that is handed to other processes as if they had been in each other's way just now
     back     for `restore` and `travel`: how many versions before the newest
     pause_s  what passes before it
@@ -47,6 +49,7 @@ class Action:
     scripts: tuple[Script, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     app: tuple[str, int] | None = None
+    grows: str = ""
     posts: bool = False
     back: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class Action:
             or " ".join(self.alter)
             or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
         )
-        app = (f" as step {self.app[1]} of {self.app[0]}" if self.app else "") + " by a post" * self.posts
+        app = (f" as step {self.app[1]} of {self.app[0]}" if self.app else "") + " by a post" * self.posts + f" with the column {self.grows}" * bool(self.grows)
         return f"{self.kind} {what}{app} {dict(self.options) or ''}".strip()
 
 
@@ -99,7 +102,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "restore":
             _restore(action, table, done)
         case "property":
-            done.receipt = creation.set_properties(table.state, action.properties)
+            done.receipt = backfill.set_properties(table.state, table.statement_engine, action.properties)
         case "alter":
             done.receipt = _alter(table, *action.alter)
         case "checkpoint":
@@ -124,6 +127,11 @@ def _statements(action: Action, table: Table) -> Receipt:
     if action.posts:
         queue_of(table.state).contended()
 
+    def begin(reruns: Reruns) -> Transaction:
+        head = table.refresh()
+        grown = widened_metadata(head, StructType((StructField(action.grows, PrimitiveType("long")),))) if action.grows else None
+        return table.begin(options, snapshot=head, metadata=grown, app=app, reruns=reruns)
+
     def carry_out(staging: StagingTransaction) -> Receipt:
         for script in action.scripts:
             staging.stage(lambda base, script=script: (statements_of(_whole(script, base), base), {}))  # type: ignore[misc]
@@ -131,7 +139,7 @@ def _statements(action: Action, table: Table) -> Receipt:
 
     with LeaseLine(table.state) as line:
         return run_again(
-            lambda reruns: StagingTransaction(line, lambda r: table.begin(options, app=app, reruns=r), reruns),
+            lambda reruns: StagingTransaction(line, begin, reruns),
             carry_out,
             lambda staging: staging.txn,
             most=RERUNS,

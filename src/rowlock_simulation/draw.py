@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock_simulation.actions import Action
+from rowlock_simulation.foreign import UNKNOWN
 from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Script, Update
 from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, World, draw_weather
 
 COLUMNS = ("k", "v", "w")
 COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
 """Where the keys of counters, of upserted rows and of appended rows begin; keys below are accounts."""
-_OWN_ALONE = ("delta.enableRowTracking", "delta.enableChangeDataFeed", "delta.enableInCommitTimestamps")
-"""Properties of tables that the other engine of these worlds does not write to."""
 LEAST_WRITES = {"small": 8, "large": 22}
 """How many actions of a plan change rows, at least; most seeds draw a small plan, for in the same time it meets more interleavings."""
 _LARGE_ONE_IN = 20
@@ -39,10 +38,15 @@ THEMES = {
     "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
     "another engine": ["foreigner"] * 4
     + ["counter", "counter", "calculator", "banker", "upserter", "deleter", "updater", "optimizer", "appender", "reader", "restorer"],
-    DEFINITION: ["evolver"] * 3 + ["filler"] * 4 + ["counter"] + ["banker", "upserter", "deleter", "updater", "appender", "optimizer", "reader", "restorer"],
+    DEFINITION: ["evolver"] * 3
+    + ["filler"] * 3
+    + ["grower"] * 3
+    + ["alterer"] * 3
+    + ["counter"]
+    + ["banker", "upserter", "deleter", "updater", "appender", "optimizer", "reader", "restorer"],
     "lockless": ["setter"] * 6
     + ["counter", "counter", "banker", "upserter", "upserter", "deleter", "updater", "updater", "appender", "optimizer", "reader", "evolver"],
-    "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["updater", "restorer", "counter"],
+    "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["alterer", "updater", "restorer", "counter"],
 }
 
 
@@ -56,7 +60,7 @@ def draw(world: World, seed: int) -> Plan:
     properties = _properties(rng, keeps_short=night_s > 0)
     theme = rng.choice(list(THEMES))
     if theme == "another engine":
-        properties = {name: value for name, value in properties.items() if name not in _OWN_ALONE}
+        properties = {name: value for name, value in properties.items() if name not in UNKNOWN}
     roles, certain = THEMES[theme], ["vacuumer", "checkpointer", "reader"] if night_s else []
     certain.append(rng.choice(["banker", "counter", "appender"]))
     if theme == DEFINITION:
@@ -64,7 +68,7 @@ def draw(world: World, seed: int) -> Plan:
         properties |= rng.choice([{}, {"delta.columnMapping.mode": "name"}, {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}])
     if theme == LOCKLESS:
         properties["delta.enableRowTracking"] = "true"
-    own_alone = any(p in properties for p in _OWN_ALONE)
+    own_alone = any(p in properties for p in UNKNOWN)
     writes = 0
     large = rng.randrange(_LARGE_ONE_IN) == 0
     most_actions = 5 if large else 3
@@ -92,7 +96,15 @@ def draw(world: World, seed: int) -> Plan:
         faults=tuple(faults),
         weather=draw_weather(rng, world),
         night_s=night_s,
-        limits=rng.choice([{}, {"inline_vector_bytes": 1024}, {"group_files": 2}, {"inline_vector_bytes": 1024, "cleaned_files": 2}]),
+        limits=rng.choice(
+            [
+                {},
+                {"inline_vector_bytes": 1024},
+                {"group_files": 2},
+                {"snapshot_chunk_files": 1, "backfill_files": 1},
+                {"inline_vector_bytes": 1024, "cleaned_files": 2},
+            ]
+        ),
         engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
@@ -235,7 +247,16 @@ class _Role:
         return Action(number, "restore", back=self._rng.randint(1, 5), pause_s=1 + self._pause())
 
     def _alterer(self, number: int) -> Action:
-        properties = self._rng.choice([{"delta.checkpointInterval": "4"}, {"delta.appendOnly": "false"}, {"owner": f"{self._name} {number}"}])
+        enabled = self._rng.choice(["RowTracking", "ChangeDataFeed", "InCommitTimestamps", "DeletionVectors"])
+        properties = self._rng.choice(
+            [
+                {"delta.checkpointInterval": "4"},
+                {"delta.appendOnly": "false"},
+                {"owner": f"{self._name} {number}"},
+                {f"delta.enable{enabled}": "true" if enabled == "RowTracking" else self._rng.choice(["true", "true", "false"])},
+                {f"delta.enable{enabled}": "true"},
+            ]
+        )
         return Action(number, "property", properties=properties, pause_s=self._pause())
 
     def _evolver(self, number: int) -> Action:
@@ -256,6 +277,13 @@ class _Role:
     def _filler(self, number: int) -> Action:
         """Writes into a column of somebody else's, which may not be there, or have another name by then."""
         return self._statements(number, self._fills(f"a{self._rng.randint(0, 2)}_0{self._rng.choice(['', '', '_renamed'])}"))
+
+    def _grower(self, number: int) -> Action:
+        """Rows with a column that comes with them; another may bring the same one."""
+        low = APPENDS + 1000 * self._number + 10 * number
+        column = self._rng.choice(["grown", f"grown_{self._name}"])
+        scripts = Append(tuple((low + n, 1, 0) for n in range(2))), Update(((column, "v + 5"),), f"k >= {low} AND k < {low + 5}")
+        return replace(self._statements(number, *scripts), grows=column)
 
     def _fills(self, column: str) -> Script:
         rows = self._rng.choice([f"k < {self._rng.randint(1, 4)}", f"k >= {COUNTERS}", f"v < {self._rng.randint(95, 105)}"])

@@ -25,6 +25,8 @@ from rowlock_simulation.memory.statements import operation, parameters
 from rowlock_simulation.serial import SerialTable
 
 TRIES = 10
+UNKNOWN = ("delta.enableRowTracking", "delta.enableChangeDataFeed", "delta.enableInCommitTimestamps")
+"""Properties of tables that this engine does not write to."""
 
 
 def commit(table: Table, script: Script, txn_id: str, *, claims_blind: bool = False) -> int | None:
@@ -37,6 +39,8 @@ def commit(table: Table, script: Script, txn_id: str, *, claims_blind: bool = Fa
     log = TableLog(table.state.log.store)
     for _ in range(TRIES):
         base = log.latest()
+        if any(base.metadata.configuration.get(p) == "true" for p in UNKNOWN):
+            return None
         actions = [*_changes(table, base, script)]
         if not actions:
             return None

@@ -80,11 +80,6 @@ class Plan:
     skews_ms: dict[str, int] = field(default_factory=dict)
     drifts: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def is_lockless(self) -> bool:
-        """Whether some of it goes by the rules of `lockless`, which lose updates of a cell."""
-        return any(action.is_lockless for actor in self.actors for action in actor.actions)
-
     def without(self, names: Iterable[str]) -> Plan:
         """The plan without these actors (`a1`), actions (`a1.0`, by their place in the whole plan) and faults (`f3`)."""
         gone = set(names)

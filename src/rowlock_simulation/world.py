@@ -18,7 +18,7 @@ from rowlock_simulation.memory.engine import MemoryEngine
 from rowlock_simulation.plan import Plan, Weather
 from rowlock_simulation.scheduler import Process, Scheduler
 from rowlock_simulation.servers.disk import ROOT, Disk, SimulatedCalls
-from rowlock_simulation.servers.dynamodb import DynamoDbRequests
+from rowlock_simulation.servers.dynamodb import DynamoDbRequests, DynamoDbTable
 from rowlock_simulation.servers.s3 import Bucket, S3Requests
 from rowlock_simulation.wire import Counted, Wire, counted_of
 
@@ -38,9 +38,9 @@ class Server(Protocol):
 class S3Server:
     """S3 with conditional puts: `storage/remote` over a simulated bucket."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, conditional_commits: bool = True) -> None:
         self.history = History()
-        self._bucket = Bucket(self.history)
+        self._bucket = Bucket(self.history, conditional_commits=conditional_commits)
         self._address, self._settings = parse("s3://simulated/table"), Settings("s3", {})
 
     def store(self, wire: Wire) -> ObjectStore:
@@ -50,16 +50,16 @@ class S3Server:
 class DynamoDbServer(S3Server):
     """S3 with the DynamoDB arbiter: `storage/dynamodb` over `storage/remote`, both over simulated servers.
 
-    conditional_copy  False: the bucket's conditional puts are not used, as with Delta's own store
+    conditional_copy  False: the bucket's conditional puts are not used, as with Delta's own store, and it has none for commit files
     """
 
     def __init__(self, *, conditional_copy: bool) -> None:
-        super().__init__()
+        super().__init__(conditional_commits=conditional_copy)
         self._conditional_copy = conditional_copy
-        self._rows: dict[tuple[str, str], Any] = {}
+        self._entries = DynamoDbTable()
 
     def store(self, wire: Wire) -> ObjectStore:
-        client: Any = DynamoDbRequests(self._rows, wire)
+        client: Any = DynamoDbRequests(self._entries, wire)
         return ArbitratedStore(super().store(wire), EntryTable(client, "delta_log"), conditional_copy=self._conditional_copy)
 
 

@@ -126,11 +126,7 @@ def mutated(place: Place) -> tuple[str, str, str]:
     """The file with the change, and the changed statement before and after."""
     tree = ast.parse((SOURCE / place.file).read_text())
     node: Any = list(ast.walk(tree))[place.node]
-    shown = (
-        node
-        if not isinstance(node, ast.Constant)
-        else next(s for s in ast.walk(tree) if isinstance(s, ast.stmt) and node in ast.walk(s) and s.lineno == node.lineno)
-    )
+    shown = node if not isinstance(node, ast.Constant) else [s for s in ast.walk(tree) if isinstance(s, ast.stmt) and node in ast.walk(s)][-1]
     before = ast.unparse(shown)
     match place.how:
         case "comparison":

@@ -1,11 +1,11 @@
-"""A simulated DynamoDB table of the arbiter's entries, below `storage/dynamodb`: rows, conditions and consistent reads."""
+"""A simulated DynamoDB table of the arbiter's entries, below `storage/dynamodb`: rows, conditions, transactions and consistent reads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rowlock.storage.dynamodb.answers import condition_failed, error_of
+from rowlock.storage.dynamodb.answers import cancelled, condition_failed, error_of
 from rowlock_simulation.servers.network import Network
 from rowlock_simulation.wire import Wire
 
@@ -17,41 +17,69 @@ def _key(item: Item) -> Key:
     return item["tablePath"]["S"], item["fileName"]["S"]
 
 
-class DynamoDbRequests:
-    """The client of one process; `rows` is what all share.  It has those methods of boto3's client that the arbiter calls."""
+class DynamoDbTable:
+    """The table on its server: those methods of boto3's client that the arbiter calls, each at once and as a whole."""
 
-    def __init__(self, rows: dict[Key, Item], wire: Wire) -> None:
-        self._rows = rows
-        self._send = Network(wire, error_of).send
+    def __init__(self) -> None:
+        self._rows = dict[Key, Item]()
+        self._carried_out = set[str]()
 
     def get_item(self, *, Key: Item, **_: Any) -> Any:
-        def do() -> Any:
-            found = self._rows.get(_key(Key))
-            return {"Item": found} if found is not None else {}
-
-        return self._send("get entry", f"_delta_log/{_key(Key)[1]}", do)
+        found = self._rows.get(_key(Key))
+        return {"Item": found} if found is not None else {}
 
     def put_item(self, *, Item: Item, ConditionExpression: str, ExpressionAttributeValues: Any = None, **_: Any) -> Any:
-        def do() -> Any:
-            there = self._rows.get(_key(Item))
-            if ConditionExpression == "attribute_not_exists(fileName)":
-                if there is not None:
-                    raise condition_failed(there)
-            elif there is None or there["tempPath"] != ExpressionAttributeValues[":ours"]:
-                raise condition_failed(None)
-            self._rows[_key(Item)] = Item
-            return {}
+        there = self._rows.get(_key(Item))
+        if ConditionExpression == "attribute_not_exists(fileName)":
+            if there is not None:
+                raise condition_failed(there)
+        elif there is None or there["tempPath"] != ExpressionAttributeValues[":ours"]:
+            raise condition_failed(None)
+        self._rows[_key(Item)] = Item
+        return {}
 
-        claims = ConditionExpression.startswith("attribute_not_exists")
-        return self._send("claim" if claims else "complete", f"_delta_log/{_key(Item)[1]}", do, ("late request", "sent twice", "conflict"))
+    def transact_write_items(self, *, TransactItems: Sequence[Mapping[str, Any]], ClientRequestToken: str) -> Any:
+        if ClientRequestToken in self._carried_out:
+            return {}
+        there = [self._rows.get(_key(i["Put"]["Item"] if "Put" in i else i["ConditionCheck"]["Key"])) for i in TransactItems]
+        if any(row is not None for row in there):
+            raise cancelled(there)
+        self._rows.update({_key(i["Put"]["Item"]): i["Put"]["Item"] for i in TransactItems if "Put" in i})
+        self._carried_out.add(ClientRequestToken)
+        return {}
 
     def query(self, *, ExpressionAttributeValues: Any, ScanIndexForward: bool = True, Limit: int | None = None, **_: Any) -> Any:
-        def do() -> Any:
-            table = ExpressionAttributeValues[":table"]["S"]
-            keys = sorted((k for k in self._rows if k[0] == table), reverse=not ScanIndexForward)
-            return {"Items": [self._rows[k] for k in keys[:Limit]]}
-
-        return self._send("query entries", "_delta_log/", do)
+        table = ExpressionAttributeValues[":table"]["S"]
+        keys = sorted((k for k in self._rows if k[0] == table), reverse=not ScanIndexForward)
+        return {"Items": [self._rows[k] for k in keys[:Limit]]}
 
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(f"the simulated DynamoDB has no {name}")
+
+
+class DynamoDbRequests:
+    """The client of one process, whose requests go by a network to the table that all share."""
+
+    def __init__(self, table: DynamoDbTable, wire: Wire) -> None:
+        self._table = table
+        self._network = Network(wire, error_of).send
+
+    def get_item(self, **arguments: Any) -> Any:
+        return self._send("get entry", _key(arguments["Key"])[1], lambda: self._table.get_item(**arguments))
+
+    def put_item(self, **arguments: Any) -> Any:
+        what = "claim" if arguments["ConditionExpression"].startswith("attribute_not_exists") else "complete"
+        return self._send(what, _key(arguments["Item"])[1], lambda: self._table.put_item(**arguments), writes=True)
+
+    def transact_write_items(self, **arguments: Any) -> Any:
+        first = next(i["Put"]["Item"] for i in arguments["TransactItems"] if "Put" in i)
+        return self._send("claim all", _key(first)[1], lambda: self._table.transact_write_items(**arguments), writes=True)
+
+    def query(self, **arguments: Any) -> Any:
+        return self._send("query entries", "", lambda: self._table.query(**arguments))
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(f"the simulated DynamoDB has no {name}")
+
+    def _send(self, what: str, file: str, do: Callable[[], Any], *, writes: bool = False) -> Any:
+        return self._network(what, f"_delta_log/{file}", do, ("late request", "sent twice", "conflict") if writes else ())

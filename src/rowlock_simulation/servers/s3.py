@@ -11,7 +11,7 @@ from rowlock.storage.requests import ObjectInfo, error_of
 from rowlock_simulation.history import History
 from rowlock_simulation.scheduler import START_MS
 from rowlock_simulation.servers.network import Network
-from rowlock_simulation.wire import Wire
+from rowlock_simulation.wire import Wire, is_commit
 
 Stored = tuple[bytes, int, str]
 
@@ -19,8 +19,9 @@ Stored = tuple[bytes, int, str]
 class Bucket:
     """The objects of a bucket, as the server holds them: writes come one after another, and each is seen at once by all but a stale list."""
 
-    def __init__(self, history: History) -> None:
-        self.history = history
+    def __init__(self, history: History, *, conditional_commits: bool = True) -> None:
+        """`conditional_commits=False`: whoever creates a commit file overwrites one that is there, as on S3 before it had conditions."""
+        self.history, self.conditional_commits = history, conditional_commits
         self.objects: dict[str, Stored] = {}
         """Bytes, time of the last change in virtual microseconds, and tag, by key."""
         self._before: list[tuple[int, str, Stored | None]] = []
@@ -68,7 +69,7 @@ class S3Requests:
 
     def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
         def create() -> ObjectInfo:
-            if key in self._bucket.objects:
+            if key in self._bucket.objects and (self._bucket.conditional_commits or not is_commit(key)):
                 raise error_of(412, "PreconditionFailed")
             self._bucket.set(key, bytes(data), self._s.now_us)
             return self._told(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _CODES = {409: "TransactionInProgressException", 500: "InternalServerError", 503: "ThrottlingException"}
@@ -26,4 +26,14 @@ def condition_failed(item: Mapping[str, Any] | None) -> Exception:
 
     answer: Any = {"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": 400}}
     error: Exception = ClientError({**answer, "Item": item} if item is not None else answer, "PutItem")
+    return error
+
+
+def cancelled(there: Sequence[Mapping[str, Any] | None]) -> Exception:
+    """The error for a transaction that was not carried out: for each of its items, the row that should have been absent."""
+    from botocore.exceptions import ClientError
+
+    answer: Any = {"Error": {"Code": "TransactionCanceledException", "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    reasons: Any = [{"Code": "None" if row is None else "ConditionalCheckFailed"} for row in there]
+    error: Exception = ClientError({**answer, "CancellationReasons": reasons}, "TransactWriteItems")
     return error

@@ -1,0 +1,58 @@
+"""What the log says of the table itself: its protocol lists what its properties need, and its in-commit timestamps grow."""
+
+from __future__ import annotations
+
+from rowlock.protocol.actions import Commit, Metadata, Protocol
+
+NEEDS = {
+    "delta.enableDeletionVectors": "deletionVectors",
+    "delta.enableRowTracking": "rowTracking",
+    "delta.enableChangeDataFeed": "changeDataFeed",
+    "delta.enableInCommitTimestamps": "inCommitTimestamp",
+    "delta.enableTypeWidening": "typeWidening",
+}
+"""The table feature that a property needs where it is true."""
+LEGACY = {"changeDataFeed": 4, "columnMapping": 5, "checkConstraints": 3}
+"""From which version of the writer on a protocol without a list of features has them."""
+
+
+class Definition:
+    """Protocol, metadata and the last in-commit timestamp, commit by commit."""
+
+    def __init__(self) -> None:
+        self._protocol: Protocol | None = None
+        self._metadata: Metadata | None = None
+        self._last_ms: int | None = None
+
+    def apply(self, commit: Commit) -> list[str]:
+        """Takes a commit in; returns what is wrong with it."""
+        stamped = self._is_true("delta.enableInCommitTimestamps")
+        self._protocol, self._metadata = commit.protocol or self._protocol, commit.metadata or self._metadata
+        assert self._protocol is not None and self._metadata is not None, "version 0 has both"
+        wrong = [f"protocol: version {commit.version} lacks {feature}" for feature in sorted(self._needed()) if not _supports(self._protocol, feature)]
+        at_ms = None if commit.info is None else commit.info.raw.get("inCommitTimestamp")
+        if stamped and at_ms is None and self._is_true("delta.enableInCommitTimestamps"):
+            wrong.append(f"time: version {commit.version} has no in-commit timestamp")
+        if at_ms is not None:
+            if stamped and self._last_ms is not None and at_ms <= self._last_ms:
+                wrong.append(f"time: version {commit.version} has the in-commit timestamp {at_ms}, the one before it {self._last_ms}")
+            self._last_ms = int(at_ms)
+        return wrong
+
+    def _is_true(self, name: str) -> bool:
+        return self._metadata is not None and self._metadata.configuration.get(name) == "true"
+
+    def _needed(self) -> set[str]:
+        assert self._metadata is not None
+        out = {feature for name, feature in NEEDS.items() if self._is_true(name)}
+        if self._metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
+            out.add("columnMapping")
+        if any(name.startswith("delta.constraints.") for name in self._metadata.configuration):
+            out.add("checkConstraints")
+        return out
+
+
+def _supports(protocol: Protocol, feature: str) -> bool:
+    if protocol.writer_features is not None:
+        return feature in protocol.writer_features
+    return feature in LEGACY and protocol.min_writer_version >= LEGACY[feature]
