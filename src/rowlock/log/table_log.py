@@ -207,8 +207,11 @@ class TableLog:
     def write_checkpoint(self, snapshot: Snapshot) -> None:
         """Writes a checkpoint of the snapshot, by its policy, and points `_last_checkpoint` to it.  May raise, but no commit depends on it.
 
-        Writes none if a cleanup after a newer checkpoint has deleted the log up to the snapshot's version.
+        Writes none if a cleanup after a newer checkpoint has deleted the log up to the snapshot's version, or if the table was made again meanwhile.
         """
+        there = self.store.tag(names.commit_key(snapshot.version))
+        if (there is None or snapshot.last_commit_tag not in (there, None)) and self.latest().metadata.id != snapshot.metadata.id:
+            return  # the other table's readers would take the checkpoint for theirs
         try:
             tombstones = self.tombstones(snapshot)
         except VersionNotFound:

@@ -36,8 +36,8 @@ def info(version: int) -> CommitInfo:
     return CommitInfo({"timestamp": clock.now_ms(), "operation": "WRITE", "operationParameters": {}, "txnId": f"t{version}"})
 
 
-def create(log: TableLog, **configuration: str) -> None:
-    metadata = Metadata("id", schema_json(SCHEMA), ("p",), VECTORS_ON | {f"delta.{k}": v for k, v in configuration.items()}, created_time_ms=1)
+def create(log: TableLog, table_id: str = "id", **configuration: str) -> None:
+    metadata = Metadata(table_id, schema_json(SCHEMA), ("p",), VECTORS_ON | {f"delta.{k}": v for k, v in configuration.items()}, created_time_ms=1)
     protocol = protocol_for_new_table(VECTORS_ON)
     protocol = Protocol(3, 7, protocol.reader_features, (protocol.writer_features or frozenset()) | {"domainMetadata"})
     assert log.put(0, serialize_commit(info(0), protocol=protocol, metadata=metadata)) == Committed()
@@ -335,6 +335,24 @@ def test_tombstones_stay_until_they_expire() -> None:
     assert create_again.tombstones(create_again.latest()) == []
 
 
+def test_a_table_that_was_made_again_gets_no_checkpoint_of_the_one_before() -> None:
+    """I5: a writer that was slow to write its checkpoint would give the new table the rows of the old one."""
+    store = MemoryStore()
+    slow = TableLog(store)
+    create(slow)
+    grow(slow, 4, checkpoints=False)
+    before = slow.latest()
+    for meta in list(store.list(recursive=True)):
+        store.delete(meta.key)
+    other = TableLog(store)
+    create(other, "another")
+    grow(other, 6, checkpoints=False)
+    slow.write_checkpoint(before)
+    assert not [m.key for m in store.list("_delta_log") if "checkpoint" in m.key]
+    other.write_checkpoint(other.latest())
+    assert TableLog(store).latest().commits_since_checkpoint == 0
+
+
 def test_a_checkpoint_keeps_domains_and_applications() -> None:
     """I9: the configuration of a domain is text, whatever maps of the same name other actions have."""
     log = TableLog(MemoryStore())
@@ -391,7 +409,7 @@ def test_an_unreadable_table_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedFeature, match="catalogManaged"):
         log.latest()
     other = TableLog(MemoryStore())
-    create(other)
+    create(other, "another")
     before = other.latest()
     assert other.put(1, serialize_commit(info(1), protocol=Protocol(3, 7, features, features))) == Committed()
     with pytest.raises(UnsupportedFeature, match="catalogManaged"):
