@@ -11,8 +11,10 @@ a transaction is rebased over exactly the rows that they changed.
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
+import rowlock.transaction as _folder
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from rowlock.engines.spark.session.session import spark
     from rowlock.limits import Limits, set_limits
     from rowlock.storage.registers import create_lock_table
-    from rowlock.tables import DeltaTable, read, run, write
+    from rowlock.tables import DeltaTable, MultiTableTransaction, read, read_together, run, write
+    from rowlock.tables import transaction as transaction
+    from rowlock.transaction.multi_table import MultiTableReceipt
     from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, WriteMode
     from rowlock.transaction.state.receipt import Conflict, Receipt
 
@@ -36,6 +40,8 @@ __all__ = [
     "Isolation",
     "Limits",
     "Lock",
+    "MultiTableReceipt",
+    "MultiTableTransaction",
     "OnConflict",
     "Receipt",
     "WriteMode",
@@ -45,20 +51,23 @@ __all__ = [
     "create_lock_table",
     "enable",
     "read",
+    "read_together",
     "run",
     "set_limits",
     "spark",
     "sql",
     "to_arrow",
+    "transaction",
     "write",
 ]
 
 _LAZY = {
-    **dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables"),
+    **dict.fromkeys(("DeltaTable", "MultiTableTransaction", "read", "read_together", "run", "write"), "rowlock.tables"),
     **dict.fromkeys(("Granularity", "Isolation", "Lock", "OnConflict", "WriteMode"), "rowlock.transaction.state.options"),
     **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.state.receipt"),
     **dict.fromkeys(("Limits", "set_limits"), "rowlock.limits"),
     **dict.fromkeys(("enable", "sql"), "rowlock.api.enable"),
+    "MultiTableReceipt": "rowlock.transaction.multi_table",
     "append": "rowlock.api.append",
     "changes": "rowlock.api.change_feed",
     "create_lock_table": "rowlock.storage.registers",
@@ -84,3 +93,16 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
+
+
+class _Callable(types.ModuleType):
+    """`rowlock.transaction([orders, stock])` is a call, and `rowlock.transaction` the folder with the same name."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """See `rowlock.api.multi_table.transaction`."""
+        from rowlock.api import multi_table
+
+        return multi_table.transaction(*args, **named)
+
+
+_folder.__class__ = _Callable

@@ -8,6 +8,7 @@ from rowlock.api.merge_builder import (
     DeltaMergeNotMatchedActionBuilder,
     DeltaMergeNotMatchedBySourceActionBuilder,
 )
+from rowlock.api.multi_table import MultiTableTransaction, read_together, transaction
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.run import run
 from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
@@ -23,7 +24,10 @@ __all__ = [
     "DeltaTableBuilder",
     "DeltaTransaction",
     "IdentityGenerator",
+    "MultiTableTransaction",
     "read",
+    "read_together",
     "run",
+    "transaction",
     "write",
 ]

@@ -23,6 +23,8 @@ INSTEAD: Mapping[str, str] = {
     "rowlock.enable": "Start `rowlock serve` and connect to it: there every session has Rowlock",
     "rowlock.sql": f"Use spark.sql {_SERVED}",
     "rowlock.run": f"Use statements of spark.sql {_SERVED}, each of which is a transaction",
+    "rowlock.transaction": f"Use statements of spark.sql {_SERVED}, each of which is a transaction on one table; several tables need a classic session",
+    "rowlock.read_together": f"Use a classic session, or spark.sql {_SERVED} with VERSION AS OF",
     "rowlock.read": f'Use spark.read.format("delta").load(path) {_SERVED}, or rowlock.to_arrow',
     "rowlock.write": f'Use df.write.format("delta").save(path) {_SERVED}, or rowlock.append',
     "rowlock.changes": f"Use table_changes(...) in spark.sql {_SERVED}",

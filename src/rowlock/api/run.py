@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from rowlock import arguments
 from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
+from rowlock.api.multi_table import MultiTableTransaction, Tables, first_of, handles_of, transaction
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.exceptions import WrongType
+from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict
 from rowlock.transaction.state.receipt import Receipt, Reruns
+from rowlock.transaction.transaction import Transaction
 
 
+class _Options(TypedDict, total=False):
+    """The arguments of `DeltaTable.transaction` and of `rowlock.transaction`."""
+
+    isolation: Isolation | None
+    on_conflict: OnConflict | None
+    granularity: Granularity | None
+    app_id: str | None
+    app_version: int | None
+    lock: Lock | None
+    lock_timeout: float | None
+    user_metadata: str | None
+
+
+@overload
+def run(table: DeltaTable, fn: Callable[[DeltaTransaction], Any], retries: int = 10, **options: Unpack[_Options]) -> Receipt: ...
+@overload
+def run(table: Tables, fn: Callable[[MultiTableTransaction], Any], retries: int = 10, **options: Unpack[_Options]) -> MultiTableReceipt: ...
 def run(
-    table: DeltaTable,
-    fn: Callable[[DeltaTransaction], Any],
+    table: DeltaTable | Tables,
+    fn: Callable[[Any], Any],
     retries: int = 10,
     *,
     isolation: Isolation | None = None,
@@ -28,14 +48,14 @@ def run(
     lock: Lock | None = None,
     lock_timeout: float | None = None,
     user_metadata: str | None = None,
-) -> Receipt:
+) -> Receipt | MultiTableReceipt:
     """Runs a function in a transaction and commits; where a rebase cannot keep its work, runs it again as a whole.
 
     The function runs on the driver and may start Spark jobs.  It must have no effect elsewhere, for it may run several times; under `on_conflict='fail'`
     it runs once.
 
     Args:
-        table: The table.
+        table: The table, or a list of several: then the function gets a transaction over all of them (see `rowlock.transaction`).
         fn: Called with the transaction.
         retries: How many more times it may run, 0 or more.
         isolation: As in `DeltaTable.transaction`, and so are the arguments below.
@@ -48,7 +68,7 @@ def run(
         user_metadata: A text of your own, which the commit carries as `userMetadata`.
 
     Returns:
-        The receipt of the commit.
+        The receipt of the commit; of several tables a `MultiTableReceipt`.
 
     Raises:
         InvalidInput: A value is not allowed, or two do not go together.
@@ -64,28 +84,37 @@ def run(
         1
     """
 
+    arguments.function(fn, "fn")
+    most = max(0, arguments.number(retries, "retries"))
+    how = (isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
+    if isinstance(table, (list, tuple)):
+        handles_of(table, "rowlock.run")
+        together: MultiTableReceipt = _run(lambda: transaction(table, *how), lambda txn: txn.receipt, fn, first_of, most)
+        return together
     if not isinstance(table, DeltaTable):
         raise WrongType(f"table must be a DeltaTable, not {type(table).__name__}")
-    arguments.function(fn, "fn")
     check_classic(table._handle.spark, "rowlock.run")
-    most = max(0, arguments.number(retries, "retries"))
+    receipt: Receipt = _run(lambda: table.transaction(*how), lambda txn: txn.receipt, fn, lambda txn: txn._runner.txn, most)
+    return receipt
 
-    def begin(reruns: Reruns) -> DeltaTransaction:
-        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
+
+T = TypeVar("T", DeltaTransaction, MultiTableTransaction)
+R = TypeVar("R")
+
+
+def _run(made: Callable[[], T], receipt_of: Callable[[T], R | None], fn: Callable[[T], Any], transaction_of: Callable[[T], Transaction], most: int) -> R:
+    """Runs `fn` in the transaction that `made` makes, at most `most` times more; the receipt."""
+
+    def begin(reruns: Reruns) -> T:
+        txn = made()
         txn._reruns = reruns
         return txn
 
-    def carry_out(txn: DeltaTransaction) -> Receipt:
+    def carry_out(txn: T) -> R:
         with txn:
             fn(txn)
-        receipt = txn.receipt
+        receipt = receipt_of(txn)
         assert receipt is not None
         return receipt
 
-    return run_again(
-        begin,
-        carry_out,
-        lambda txn: txn._runner.txn,
-        most=most,
-        again=lambda options, _: options.on_conflict != "fail",
-    )
+    return run_again(begin, carry_out, transaction_of, most=most, again=lambda options, _: options.on_conflict != "fail")

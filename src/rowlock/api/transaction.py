@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
@@ -20,7 +20,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.session.settings import fixed_variables
 from rowlock.engines.spark.statements.append import append_statement
-from rowlock.engines.spark.statements.sources import Source
+from rowlock.engines.spark.statements.sources import Source, sources_told
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
@@ -38,15 +38,26 @@ _SEVERAL = "TRANSACTION"
 class OpenTransaction:
     """An open transaction as what carries statements out (see `handle.Runner`)."""
 
-    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, reruns: Reruns, user_metadata: str | None = None) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        options: Options,
+        app: SetTransaction | None,
+        reruns: Reruns,
+        user_metadata: str | None = None,
+        head: Snapshot | None = None,
+    ) -> None:
+        """`head`: the snapshot that it reads, where it is one of several tables' transactions, which begin together; None: the newest."""
         self._handle, self._user_metadata = handle, user_metadata
         self._line = LeaseLine(handle.state)
+        self.sources_told: Callable[[DataFrame], None] | None = None
         self._of_settings = False
         if app is None:
             with handle.commits("write"):
                 app = settings().application
             self._of_settings = app is not None
-        self._staging = StagingTransaction(self._line, lambda reruns: handle.table.begin(options, app=app, reruns=reruns), reruns)
+        self._options, self._app = options, app
+        self._staging = StagingTransaction(self._line, lambda reruns: self._begin(head, reruns), reruns, may_begin_anew=head is None)
         self.steps: list[tuple[str, dict[str, Any]]] = []
         self._sources: list[Source] = []
 
@@ -83,11 +94,23 @@ class OpenTransaction:
         if self.txn.done:
             raise InvalidInput("The transaction is over: its block has ended. Begin another with table.transaction()", table=self.path)
 
+    def _begin(self, head: Snapshot | None, reruns: Reruns) -> Transaction:
+        return self._handle.table.begin(self._options, snapshot=head, app=self._app, reruns=reruns)
+
+    def wait(self) -> bool:
+        """Waits in the table's lease line, under any lock but `none`, before anything is staged; whether the head moved meanwhile."""
+        return self._line.join(self.txn, (), reads_table=True)
+
+    def begin_at(self, head: Snapshot) -> None:
+        """Begins anew at another head; only before anything is staged."""
+        self._staging.txn = self._begin(head, self.txn.reruns)
+        self._line.account(self.txn)
+
     def run(self, operation: str, plan: Plan) -> Receipt:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        with self.commits(WORKS[operation]), fixed_variables(self.spark):
+        with self.commits(WORKS[operation]), fixed_variables(self.spark), sources_told(self.sources_told):
             parameters = self._staging.stage(lambda snapshot: plan(self.evaluator, snapshot))
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))
@@ -107,15 +130,23 @@ class OpenTransaction:
 
     def commit(self) -> Receipt:
         """Commits all statements as one version."""
+        with self.committing():
+            return self._handle.compacted(self.txn.commit(*self.said()))
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """A block in which the transaction is committed."""
         with self.commits(None, self._user_metadata):
-            if len(self.steps) == 1:
-                receipt = self.txn.commit(*self.steps[0])
-            else:
-                said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
-                receipt = self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
+            yield
             if self._of_settings:
                 reset_step(self.spark)
-            return self._handle.compacted(receipt)
+
+    def said(self) -> tuple[str, dict[str, Any]]:
+        """The operation of all statements together, and its parameters."""
+        if len(self.steps) == 1:
+            return self.steps[0]
+        said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
+        return _SEVERAL, {"statements": orjson.dumps(said, default=str).decode()}
 
     def commits(self, work: Work | None = None, user_metadata: str | None = None) -> AbstractContextManager[None]:
         """A block that goes by the session's settings."""
@@ -124,7 +155,7 @@ class OpenTransaction:
     def give_up(self, error: BaseException) -> None:
         """The block raised: what it had staged, if anything, is thrown away."""
         if self.steps:
-            failed_attempt.record(self.txn, error, self.steps[0][0] if len(self.steps) == 1 else _SEVERAL, self.steps[0][1] if len(self.steps) == 1 else {})
+            failed_attempt.record(self.txn, error, *self.said())
 
     def close(self) -> None:
         """Nothing is carried out any more; leases are given back, and what was pinned for a rebase is deleted."""

@@ -211,6 +211,13 @@ class CommitInfo:
         value = self.raw.get("rowlock")
         return value if isinstance(value, dict) else None
 
+    @property
+    def together(self) -> list[tuple[str, int]]:
+        """The versions of the transaction over several tables that this commit is part of, by the tables' paths; empty for any other commit."""
+        record = (self.rowlock or {}).get("tables")
+        rows = [r for r in record if isinstance(r, dict)] if isinstance(record, list) else []
+        return [(r["table"], r["version"]) for r in rows if isinstance(r.get("table"), str) and isinstance(r.get("version"), int)]
+
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None

@@ -8,6 +8,9 @@ what came in the meantime is done inside the lane.  A commit file is built anew 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
 from rowlock import clock, progress
 from rowlock.exceptions import CommitUnknown, RowlockError, StorageError
 from rowlock.locks.turns import TurnRequest
@@ -22,6 +25,8 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import logger
 from rowlock.transaction.waiting.turns import turn_of
 
+Put = Callable[[Sequence[Proposal]], list[Over] | None]
+
 
 def commit(what: Proposal) -> Receipt:
     """Makes `what` the next version of its table, or finds that there is nothing to commit.  Runs on the driver.
@@ -29,47 +34,72 @@ def commit(what: Proposal) -> Receipt:
     Raises what the proposal raises when it is moved to a head (conflicts by policy, and errors that serial execution has too),
     CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
-    with progress.work("commit to", what.state.store.root):
-        receipt = landed(_committed(what))
-    accounts.committed(what.state.store.root, receipt)
-    return receipt
+    return commit_all([what], lambda _: put(what))[0]
 
 
-def _committed(what: Proposal) -> Receipt:
+def commit_all(parts: Sequence[Proposal], put: Put) -> list[Receipt]:
+    """`commit` for proposals of one table each, which one call of `put` makes the next versions of all of their tables.
+
+    `put` runs in the lanes of all tables; it returns None where another writer was faster in one of them, and then everything is moved again.
+    Their order is the order in which lanes and turns are taken: the same in every process.
+    """
+    with progress.work("commit to", ", ".join(p.state.store.root for p in parts)):
+        receipts = [landed(receipt) for receipt in _committed(parts, put)]
+    for part, receipt in zip(parts, receipts, strict=True):
+        accounts.committed(part.state.store.root, receipt)
+    return receipts
+
+
+def _committed(parts: Sequence[Proposal], put: Put) -> list[Receipt]:
     try:
-        with turn_of(what) as turn:
-            over = _rounds(what, turn)
+        with ExitStack() as stack:
+            turns = [stack.enter_context(turn_of(part)) for part in parts]
+            ended = _rounds(parts, turns, put)
     except RowlockError as error:
-        what.failed(error)
+        for part in parts:
+            part.failed(error)
         raise
-    receipt = what.receipt(over.version)
-    if over.version is not None and not over.by_another:
-        _after_commit(what, over.version)
-    return receipt
+    receipts = [part.receipt(over.version) for part, over in zip(parts, ended, strict=True)]
+    for part, over in zip(parts, ended, strict=True):
+        if over.version is not None and not over.by_another:
+            _after_commit(part, over.version)
+    return receipts
 
 
-def _rounds(what: Proposal, turn: TurnRequest | None) -> Over:
-    """Tries until the proposal is committed, or nothing is left to commit."""
+def _rounds(parts: Sequence[Proposal], turns: Sequence[TurnRequest | None], put: Put) -> list[Over]:
+    """Tries until the proposals are committed, or nothing is left to commit."""
     while True:
-        over = _moved(what, in_lane=False)
-        if over is None:
+        ended = _moved(parts, in_lane=False)
+        if ended is None:
             start = clock.monotonic_s()
-            if turn is not None:
-                turn.before_put(what.attempts)
-            with what.lane:  # nothing between: an interrupt there would keep the lane for good
-                what.watch.add("wait", clock.monotonic_s() - start)
-                over = _moved(what, in_lane=True) or _put(what)
-        if over is not None:
-            return over
+            for part, turn in zip(parts, turns, strict=True):
+                if turn is not None:
+                    turn.before_put(part.attempts)
+            ended = _in_lanes(parts, parts, start, put)
+        if ended is not None:
+            return ended
 
 
-def _moved(what: Proposal, *, in_lane: bool) -> Over | None:
-    """Moves the proposal to the head that it has to be moved to, if there is one."""
-    head = what.look(in_lane=in_lane)
-    return None if head is None else what.move_to(head)
+def _in_lanes(waiting: Sequence[Proposal], parts: Sequence[Proposal], start: float, put: Put) -> list[Over] | None:
+    """Takes the lanes of those that are waiting, one within the other; then moves all parts once more, and puts."""
+    if not waiting:
+        return _moved(parts, in_lane=True) or put(parts)
+    with waiting[0].lane:  # nothing between: an interrupt there would keep the lane for good
+        waiting[0].watch.add("wait", clock.monotonic_s() - start)
+        return _in_lanes(waiting[1:], parts, start, put)
 
 
-def _put(what: Proposal) -> Over | None:
+def _moved(parts: Sequence[Proposal], *, in_lane: bool) -> list[Over] | None:
+    """Moves each proposal to the head that it has to be moved to, if there is one.  Their ends, where that ended them."""
+    ended = []
+    for part in parts:
+        head = part.look(in_lane=in_lane)
+        if head is not None and (over := part.move_to(head)) is not None:
+            ended.append(over)
+    return ended if len(ended) == len(parts) else None
+
+
+def put(what: Proposal) -> list[Over] | None:
     """Writes the files and tries one put; None where another writer took the version."""
     with what.watch.time("write"):
         what.write()
@@ -81,9 +111,13 @@ def _put(what: Proposal) -> Over | None:
         with what.watch.time("put"):
             won = outcome.put(what.state, head, what.commit_file, what.txn_id)
     except CommitUnknown as error:
-        return what.put_ended(version, error)
+        return _one(what.put_ended(version, error))
     what.phase("after_put")
-    return what.put_ended(version, won)
+    return _one(what.put_ended(version, won))
+
+
+def _one(over: Over | None) -> list[Over] | None:
+    return None if over is None else [over]
 
 
 def _after_commit(what: Proposal, version: int) -> None:

@@ -27,6 +27,7 @@ Plan = Callable[[Snapshot], Planned]
 RERUNS = 20
 """How often a statement is planned and staged anew before its conflict is raised after all."""
 W = TypeVar("W")
+R = TypeVar("R")
 
 
 class StagingTransaction:
@@ -36,9 +37,9 @@ class StagingTransaction:
     another one then.
     """
 
-    def __init__(self, line: LeaseLine, begin: Callable[[Reruns], Transaction], reruns: Reruns | None = None) -> None:
-        """`reruns`: what was thrown away before of the same work, for the receipt."""
-        self._line, self._begin = line, begin
+    def __init__(self, line: LeaseLine, begin: Callable[[Reruns], Transaction], reruns: Reruns | None = None, *, may_begin_anew: bool = True) -> None:
+        """`reruns`: what was thrown away before of the same work, for the receipt.  Part of a transaction over several tables may not begin anew by itself."""
+        self._line, self._begin, self._may = line, begin, may_begin_anew
         self.txn = begin(reruns or Reruns())
 
     def stage(self, plan: Plan) -> Mapping[str, Any] | None:
@@ -69,7 +70,7 @@ class StagingTransaction:
 
     def _begins_anew(self, head_moved: bool) -> bool:
         """Starts the transaction again at the newest head, if the head moved during the wait and nothing is staged or read yet; returns whether it did."""
-        anew = head_moved and not self.txn.program and not self.txn.reads_table
+        anew = self._may and head_moved and not self.txn.program and not self.txn.reads_table
         if anew:
             self.txn = self._begin(self.txn.reruns)
         self._line.account(self.txn)
@@ -106,12 +107,12 @@ def run(
 
 def run_again(
     begin: Callable[[Reruns], W],
-    carry_out: Callable[[W], Receipt],
+    carry_out: Callable[[W], R],
     transaction_of: Callable[[W], Transaction],
     *,
     most: int,
     again: Callable[[Options, DeltaConcurrentModificationException], bool],
-) -> Receipt:
+) -> R:
     """Begins and carries out a transaction until it commits: after a conflict at most `most` times more, where `again` says so.
 
     `begin` gets what was thrown away before, for the receipt.  Raises the last conflict.  A step of an application that another

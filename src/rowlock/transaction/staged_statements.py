@@ -41,6 +41,7 @@ class StagedStatements(Single):
         self.txn, self.attempt, self.parameters = txn, attempt, parameters
         self.state, self.txn_id, self.options, self.read_version, self.watch = txn.state, txn.txn_id, txn.options, txn.read_version, txn.watch
         self._files = _NOTHING
+        self.record: Mapping[str, Any] = {}
 
     @property
     def read(self) -> Snapshot:
@@ -88,7 +89,7 @@ class StagedStatements(Single):
         self.attempt.attempts += 1
 
     def commit_file(self) -> bytes:
-        return commit_bytes(self.txn, self.attempt, self._files, self.parameters)
+        return commit_bytes(self.txn, self.attempt, self._files, self.parameters, self.record)
 
     def receipt(self, version: int | None) -> Receipt:
         """The account of the commit.  Metrics count the files that the version names; files of lost puts are in no version."""

@@ -14,9 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import rowlock.exceptions
+from support.arbiter import arbitrated
 from unit.api.examples import ON_SPARK, WITHOUT_SPARK, examples_in, public, run, table_in
 
 RAISES_NOTHING = {
@@ -128,11 +130,45 @@ def test_examples_that_need_no_spark_import_none() -> None:
 @pytest.mark.usual_limits("some count files")
 @pytest.mark.no_peers("examples leave tables of every kind, and some that are replaced")
 @pytest.mark.parametrize("example", examples_in(*ON_SPARK), ids=lambda e: e.name)
-def test_example_on_spark(example: doctest.DocTest, tmp_path: Path, spark: Any) -> None:
+def test_example_on_spark(example: doctest.DocTest, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import functions as F
 
     from rowlock import DeltaTable, clock
 
     path = table_in(tmp_path)
+    more: dict[str, Any] = several_tables(spark, tmp_path, monkeypatch) if "orders" in example.docstring else {}  # type: ignore[operator]
     updates = spark.createDataFrame([(3, "us", 35.0), (4, "us", 40.0)], "id bigint, region string, amount double")
-    run(example, path=path, folder=str(tmp_path), spark=spark, t=DeltaTable.forPath(spark, path), updates=updates, DeltaTable=DeltaTable, F=F, clock=clock)
+    run(
+        example,
+        path=path,
+        folder=str(tmp_path),
+        spark=spark,
+        t=DeltaTable.forPath(spark, path),
+        updates=updates,
+        DeltaTable=DeltaTable,
+        F=F,
+        clock=clock,
+        **more,
+    )
+
+
+def several_tables(spark: Any, folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Two tables under one arbiter, and what examples of transactions over both name."""
+    from rowlock import DeltaTable
+
+    arbitrated(patch)
+    order, stock = pa.table({"id": [1], "sku": [7]}), pa.table({"sku": [7, 8], "n": [5, 5]})
+    rowlock.append(str(folder / "orders"), order)
+    rowlock.append(str(folder / "stock"), stock)
+
+    def sell(txn: Any) -> None:
+        txn[found["stock"]].update("sku = 7", {"n": "n - 1"})
+
+    found = {
+        "orders": DeltaTable.forPath(spark, str(folder / "orders")),
+        "stock": DeltaTable.forPath(spark, str(folder / "stock")),
+        "stock_path": str(folder / "stock"),
+        "order": spark.createDataFrame([(2, 7)], "id bigint, sku bigint"),
+        "sell": sell,
+    }
+    return found

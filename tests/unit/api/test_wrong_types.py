@@ -33,6 +33,7 @@ NOT_CALLED = (
     "rowlock.exceptions.",
     "rowlock.Receipt",
     "rowlock.Conflict",
+    "rowlock.MultiTable",
     "rowlock.tables.DeltaTable",
     "rowlock.tables.read",
     "rowlock.tables.write",
@@ -119,7 +120,8 @@ def subjects(spark: Any, path: str) -> dict[str, Any]:
         "rowlock.tables.DeltaTransaction": t.transaction(),
         "rowlock": rowlock,
         "rowlock.streaming": rowlock.streaming,
-        "rowlock.tables": type("tables", (), {"IdentityGenerator": IdentityGenerator}),
+        "rowlock.tables": type("tables", (), {"IdentityGenerator": IdentityGenerator, "transaction": staticmethod(rowlock.tables.transaction)}),
+        "rowlock.tables.MultiTableTransaction": rowlock.transaction([t, t]),
     }
 
 
@@ -135,6 +137,7 @@ def valid(spark: Any, path: str, table: Any) -> dict[str, Any]:
         "values": {"id": "1"}, "condition": "id = 1", "mode": "symlink_format_manifest", "version": 0, "timestamp": "2026-01-31", "name": "c", "expression": "id > 0",
         "colName": "c", "dataType": "int", "existing": "id", "new": "c", "names": "id", "cols": "id", "partitionFilter": "region = 'eu'", "key": "a", "value": "b",
         "location": path, "comment": "c", "featureName": "changeDataFeed", "readerVersion": 1, "writerVersion": 2, "target": path + "x", "text": "SELECT 1", "start": 0,
+        "tables": [table, table],
     }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def knobs(t: DeltaTable, policy: rowlock.OnConflict, level: rowlock.Isolation, b
     t.transaction(granularity="column")  # type: ignore[arg-type]
     t.transaction(lock="yes")  # type: ignore[arg-type]
     rowlock.run(t, lambda txn: txn.delete("id = 1"), retries=3, on_conflict="rerun")
-    rowlock.run(t, lambda txn: None, on_conflict="retry")  # type: ignore[arg-type]
+    rowlock.run(t, lambda txn: None, on_conflict="retry")  # type: ignore[call-overload]
     t.generate("symlink_format_manifest")
     t.generate("symlinks")  # type: ignore[arg-type]
 

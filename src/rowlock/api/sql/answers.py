@@ -10,14 +10,15 @@ queries stay delta-spark's, which read the same rows.  Else those that name Rowl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.sql import statements
 from rowlock.api.sql.reading import frame_of, frame_of_named, no_table_is_no_path
-from rowlock.api.sql.target import write_arguments
+from rowlock.api.sql.target import open_part, write_arguments
 from rowlock.api.stream_source import source
+from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import named as condition
 from rowlock.engines.spark.catalyst.bridge import analyzed, class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
@@ -82,13 +83,17 @@ def _is_own(parts: Any) -> bool:
 
 def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> DataFrame:
     """See `rowlock.sql`."""
-    nodes = Replaced(spark, lambda node: _plan(nodes, node))
+    part_of = open_part.get()  # asked here: Java may call on another thread
+    nodes = Replaced(spark, lambda node: _plan(nodes, node, part_of))
     own = statements.own_statement(nodes, text)
     if own is not None:
+        _check_within(own.kind)
         return _answered(spark, statements.carry_out_own(nodes, own))
-    if is_enabled(spark):
+    if is_enabled(spark) and part_of is None:
         return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
     plan = parsed(nodes, text, args)
+    if is_command(nodes, plan) and statements.statement_kind(plan) not in _WITHIN:
+        _check_within(statement_name(str(plan.getClass().getName())))
     if not is_command(nodes, plan):
         if class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
             for each in nodes.items(plan.children()):
@@ -105,14 +110,27 @@ def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[
     refuse(statement_name(name), None, "rowlock.sql runs queries, and statements on Delta tables", "Use spark.sql")
 
 
+_WITHIN = frozenset(("UpdateTable", "DeleteFromTable", "MergeIntoTable", "InsertIntoStatement"))
+"""The statements that a transaction over several tables may have, by the classes of their plans."""
+
+
+def _check_within(statement: str) -> None:
+    """Raises InvalidInput where a transaction over several tables is open, which has no such statement."""
+    if open_part.get() is not None:
+        raise InvalidInput(f"{statement} cannot be part of a transaction over several tables, which has UPDATE, DELETE, MERGE, INSERT and queries")
+
+
 def _answered(spark: SparkSession, frame: DataFrame | None) -> DataFrame:
     return statements.nothing(spark) if frame is None else frame
 
 
-def _plan(nodes: Replaced, node: Any) -> Any:
-    """The plan that stands for a name in a query; None where it is no Delta table."""
+def _plan(nodes: Replaced, node: Any, part_of: Callable[[str], DeltaTransaction] | None) -> Any:
+    """The plan that stands for a name in a query, within a transaction as that sees its table; None where it is no Delta table."""
     found = named(nodes, node)
-    return None if found is None else plan_of(frame_of_named(nodes.spark, found), found.name)
+    if found is None:
+        return None
+    plain = found.version is None and found.timestamp is None and not found.changes
+    return plan_of(part_of(found.path).toDF() if part_of is not None and plain else frame_of_named(nodes.spark, found), found.name)
 
 
 _OF_SPARK = frozenset(("checkpointlocation", "queryname"))

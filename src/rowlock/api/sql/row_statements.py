@@ -13,6 +13,7 @@ from rowlock.api.handle import Handle, session_commits
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.overwrites import is_dynamic
 from rowlock.api.sql.target import Target, check_given, evolves, fitted, write_arguments
+from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -24,24 +25,25 @@ from rowlock.engines.spark.sql.parsing import ScalarSubqueries
 from rowlock.engines.spark.statements.merge_plan import Clauses
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol.schema import dotted, quote
+from rowlock.transaction.state.options import WriteMode
 from rowlock.transaction.state.receipt import Receipt
 
 
 def update(target: Target, plan: Any) -> DataFrame:
     """UPDATE: the number of rows that changed."""
-    table = target.table()
+    table = target.changed()
     values = ScalarSubqueries(target.nodes, target.statement, target.folder)
     table._update(_condition(target, plan.condition()), _assignments(target, plan.assignments(), values), values.frames)
-    return _answer(affected_frame(target.spark, _count(table.lastReceipt, "numUpdatedRows")), table.lastReceipt)
+    return _answer(affected_frame(target.spark, _count(table._receipts.last, "Updated")), table._receipts.last)
 
 
 def delete(target: Target, plan: Any) -> DataFrame:
     """DELETE: the number of rows that went."""
-    table = target.table()
+    table = target.changed()
     condition = plan.condition()
     everything = str(condition.toString()) == "true"
     table.delete(None if everything else _expression(target, condition))
-    return _answer(affected_frame(target.spark, _count(table.lastReceipt, "numDeletedRows")), table.lastReceipt)
+    return _answer(affected_frame(target.spark, _count(table._receipts.last, "Deleted")), table._receipts.last)
 
 
 def truncate(target: Target, plan: Any) -> None:
@@ -52,7 +54,7 @@ def truncate(target: Target, plan: Any) -> None:
 
 def merge(target: Target, plan: Any) -> DataFrame:
     """MERGE with every clause: the numbers of rows that it changed, as the builder's `execute` gives them."""
-    nodes, table = target.nodes, target.table()
+    nodes, table = target.nodes, target.changed()
     values = ScalarSubqueries(nodes, target.statement, target.folder)
     source, on = nodes.frame(plan.sourceTable()), _expression(target, plan.mergeCondition(), "MERGE condition")
     builder = DeltaMergeBuilder(table._runner, table._receipts, source, on, table._alias, Clauses(values_from=values.frames))
@@ -78,7 +80,7 @@ def merge(target: Target, plan: Any) -> DataFrame:
             builder = builder.whenNotMatchedBySourceDelete(condition)
         else:
             builder = builder.whenNotMatchedBySourceUpdate(condition, _assignments(target, action.assignments(), values))
-    return _answer(builder.execute(), table.lastReceipt)
+    return _answer(builder.execute(), table._receipts.last)
 
 
 def insert(target: Target, plan: Any) -> None:
@@ -117,7 +119,20 @@ def insert(target: Target, plan: Any) -> None:
         column, same = partition_literal(table, name, value, target.path, replaces=bool(plan.overwrite()) and not dynamic)
         rows = rows.withColumn(name, column)
         where = same if where is None else where & same
-    frames.write(rows, target.path, replace_where=where if plan.overwrite() and not dynamic else None, merge_schema=evolving, **how)
+    _write(target, rows, where if plan.overwrite() and not dynamic else None, evolving=evolving, dynamic=dynamic, **how)
+
+
+def _write(target: Target, rows: DataFrame, where: Column | None, *, evolving: bool, dynamic: bool, mode: WriteMode, **how: Any) -> None:
+    """Writes the rows of an INSERT: as a transaction of its own, or in the one that is open."""
+    table = target.changed()
+    if not isinstance(table, DeltaTransaction):
+        frames.write(rows, target.path, replace_where=where, merge_schema=evolving, mode=mode, **how)
+    elif evolving or dynamic:
+        target.refuse("with new columns or dynamic partitions in a transaction over several tables", "Make it a statement of its own")
+    elif mode == "append":
+        table.append(rows)
+    else:
+        table.overwrite(rows, where)
 
 
 def append(target: Target, plan: Any) -> None:
@@ -159,8 +174,10 @@ def _answer(rows: DataFrame, receipt: Receipt | None) -> DataFrame:
     return rows.limit(0) if receipt is not None and receipt.already_committed else rows
 
 
-def _count(receipt: Receipt | None, metric: str) -> int:
-    return 0 if receipt is None else int(receipt.metrics.get(metric, 0))
+def _count(receipt: Receipt | None, word: str) -> int:
+    """The rows that a statement changed (`Updated`, `Deleted`), committed already or within an open transaction."""
+    metrics = {} if receipt is None else receipt.metrics
+    return int(metrics.get(f"num{word}Rows", metrics.get(f"numTargetRows{word}", 0)))
 
 
 def _condition(target: Target, held: Any) -> Column | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
 from rowlock.api.row_writes import widened_metadata
+from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import Condition, named
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name
@@ -25,6 +28,19 @@ from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.identity import is_identity
 from rowlock.protocol.schema import dotted, quote, unresolved_column
 from rowlock.transaction.state.call import settings
+
+open_part: ContextVar[Callable[[str], DeltaTransaction] | None] = ContextVar("the parts of the transaction in which statements run", default=None)
+"""Returns the part of a table, by its path; None where each statement is a transaction of its own."""
+
+
+@contextmanager
+def statements_on(part_of: Callable[[str], DeltaTransaction]) -> Iterator[None]:
+    """A block in which statements run in a transaction, of which `part_of` returns the part of a table, by its path."""
+    token = open_part.set(part_of)
+    try:
+        yield
+    finally:
+        open_part.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +69,11 @@ class Target:
         """The folder of a table that is there."""
         assert self.folder is not None
         return self.folder
+
+    def changed(self) -> DeltaTable | DeltaTransaction:
+        """What carries out the statement: the table, or its part of the transaction in which the statement runs, under its alias."""
+        part_of = open_part.get()
+        return self.table() if part_of is None else part_of(self.path).alias(self.alias or self._whole_name())
 
     def table(self) -> DeltaTable:
         """The table that is there, under its alias."""

@@ -90,18 +90,33 @@ class ArbitratedStore:
         if version is None:
             return self.inner.put_if_absent(key, data)
         try:
-            if self.inner.head(key) is not None:
+            entry = self.prepared(version, data)
+            if entry is None:
                 return Lost()
-            self._check_previous_version(version)
-            entry = Entry(self.table_path, key.rpartition("/")[2], f".tmp/{key.rpartition('/')[2]}.{clock.new_id()}")
-            self.inner.put(entry.temp_key, data)
             held = self.entries.claim(entry)
         except ArbiterUnreachable as e:
             return Unknown(str(e))
         if held.temp_path != entry.temp_path:
-            self._discard(entry)
+            self.discard(entry)
             return Lost()
-        return self._publish(entry, data)
+        return self.publish(entry, data)
+
+    def entry_of(self, version: int) -> Entry:
+        """A new entry for a commit of this table."""
+        file_name = f"{version:020d}.json"
+        return Entry(self.table_path, file_name, f".tmp/{file_name}.{clock.new_id()}")
+
+    def prepared(self, version: int, data: bytes) -> Entry | None:
+        """Puts the bytes of a commit to their temporary place; returns the entry that claims the version, None where its file is there already.
+
+        Raises as `put_if_absent` does.
+        """
+        if self.inner.head(names.commit_key(version)) is not None:
+            return None
+        self._check_previous_version(version)
+        entry = self.entry_of(version)
+        self.inner.put(entry.temp_key, data)
+        return entry
 
     def _check_previous_version(self, version: int) -> None:
         """Finishes the previous version if needed, and raises if it is gone; for version 0, raises if entries of an earlier table exist."""
@@ -123,7 +138,8 @@ class ArbitratedStore:
                 remedy="Run the statement again.",
             )
 
-    def _publish(self, entry: Entry, data: bytes) -> PutOutcome:
+    def publish(self, entry: Entry, data: bytes) -> PutOutcome:
+        """Copies a claimed commit to its place, and marks its entry complete; Unknown where its file could not be written, which others will finish."""
         try:
             there, tag = self._copy(entry.key, data)
         except StorageError as e:
@@ -135,7 +151,7 @@ class ArbitratedStore:
                 entry.file_name, self.root, self.entries.name,
             )  # fmt: skip
             return Lost()  # the bytes in .tmp remain as evidence
-        self._discard(entry)
+        self.discard(entry)
         return Committed(tag)
 
     def _copy(self, key: str, data: bytes) -> tuple[bytes, str | None]:
@@ -165,7 +181,8 @@ class ArbitratedStore:
         except (StorageError, InvalidInput) as e:
             logger.info("the entry of %s of %s could not be marked complete; the next writer will do it: %s", entry.file_name, self.root, e)
 
-    def _discard(self, entry: Entry) -> None:
+    def discard(self, entry: Entry) -> None:
+        """Deletes the temporary file of a commit that was not claimed, or is in its place."""
         try:
             self.inner.delete(entry.temp_key)
         except StorageError as e:

@@ -13,9 +13,9 @@ tempPath, which no other writer uses (I2).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, InvalidInput
@@ -24,12 +24,14 @@ from rowlock.protocol.paths import SCHEME
 from rowlock.storage.store import StorageError
 
 CLAIM_TRIES = 5
+TOGETHER_TRIES = 10
+_IF_ABSENT = {"ConditionExpression": "attribute_not_exists(fileName)"}
 _DENIED = frozenset(
     {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException", "MissingAuthenticationTokenException"}
 )
 _TRANSIENT = frozenset({
     "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "InternalServerError", "InternalFailure",
-    "ServiceUnavailable", "TransactionInProgressException", "RequestTimeout", "RequestTimeoutException",
+    "ServiceUnavailable", "TransactionInProgressException", "TransactionConflictException", "RequestTimeout", "RequestTimeoutException",
 })  # fmt: skip
 _URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:[^/@]*@)?(?P<authority>[^/]*)(?P<path>.*)$", re.DOTALL)
 S3_SCHEMES = ("s3a", "s3")
@@ -47,12 +49,20 @@ class _ConditionFailed(Exception):
         self.item = item
 
 
+class _Cancelled(Exception):
+    """A transaction was not carried out; `reasons` has one for each of its items, in their order."""
+
+    def __init__(self, reasons: Sequence[Mapping[str, Any]]) -> None:
+        self.reasons = reasons
+
+
 class Client(Protocol):
     """The methods of boto3's DynamoDB client that are used."""
 
     def get_item(self, **arguments: Any) -> Any: ...
     def put_item(self, **arguments: Any) -> Any: ...
     def delete_item(self, **arguments: Any) -> Any: ...
+    def transact_write_items(self, **arguments: Any) -> Any: ...
     def query(self, **arguments: Any) -> Any: ...
     def create_table(self, **arguments: Any) -> Any: ...
     def describe_table(self, **arguments: Any) -> Any: ...
@@ -118,8 +128,7 @@ class EntryTable:
 
     def get(self, table_path: str, file_name: str) -> Entry | None:
         """The entry of a commit, by a consistent read; None if there is none."""
-        key = {"tablePath": {"S": table_path}, "fileName": {"S": file_name}}
-        item = self._ask("get_item", Key=key, ConsistentRead=True).get("Item")
+        item = self._ask("get_item", Key=_key(Entry(table_path, file_name, "")), ConsistentRead=True).get("Item")
         return entry_of(item) if item else None
 
     def latest(self, table_path: str) -> Entry | None:
@@ -146,7 +155,7 @@ class EntryTable:
         unclear: ArbiterUnreachable | None = None
         for n in range(CLAIM_TRIES):
             try:
-                self._ask("put_item", Item=entry.item(), ConditionExpression="attribute_not_exists(fileName)", ReturnValuesOnConditionCheckFailure="ALL_OLD")
+                self._call("put_item", **self._put_if_absent(entry.item()), ReturnValuesOnConditionCheckFailure="ALL_OLD")
                 return entry
             except _ConditionFailed as taken:
                 try:
@@ -164,6 +173,48 @@ class EntryTable:
             clock.back_off(n, clock.ARBITER)
         raise unclear or ArbiterUnreachable(f"the entry of {entry.file_name} appears and disappears in the DynamoDB table {self.name}")
 
+    def claim_all(self, entries: Sequence[Entry], absent: Sequence[Entry]) -> frozenset[int]:
+        """Creates all entries if none of them, and none of `absent`, exists (I1): one TransactWriteItems.
+
+        Returns which exist already, as positions in (*entries, *absent); empty where all were created.  A lost reply is resolved by asking for
+        the entries, and by the same request again: DynamoDB carries it out once.
+        Raises ArbiterUnreachable if it remains unknown whether the entries were, or will be, created.
+        """
+        token, unclear = clock.new_id(), cast(ArbiterUnreachable | None, None)
+        items: list[dict[str, Any]] = [{"Put": self._put_if_absent(e.item())} for e in entries]
+        items += [{"ConditionCheck": {"TableName": self.name, "Key": _key(e), **_IF_ABSENT}} for e in absent]
+        for n in range(TOGETHER_TRIES):
+            try:
+                self._call("transact_write_items", TransactItems=items, ClientRequestToken=token)
+                return frozenset()
+            except _Cancelled as cancelled:
+                taken = frozenset(i for i, reason in enumerate(cancelled.reasons) if reason.get("Code") == "ConditionalCheckFailed")
+                if refused := [r for r in cancelled.reasons if r.get("Code") in ("ValidationError", "ItemCollectionSizeLimitExceeded")]:
+                    raise StorageError(f"transact_write_items on the DynamoDB table {self.name} failed: {refused[0].get('Message', '')}") from None
+                if taken:
+                    try:
+                        return frozenset() if self._is_created(entries) else taken  # an earlier request may have been carried out
+                    except ArbiterUnreachable as e:
+                        unclear = e
+            except ArbiterUnreachable as e:
+                unclear = e
+            except (StorageError, InvalidInput) as e:
+                if unclear is None:
+                    raise
+                unclear = ArbiterUnreachable(f"{unclear}; then {e}")
+            clock.back_off(n, clock.ARBITER)
+        if unclear is None:  # other requests held the same entries each time, so this one was never carried out
+            return frozenset(range(len(entries)))
+        raise unclear
+
+    def _is_created(self, entries: Sequence[Entry]) -> bool:
+        """Whether these very entries exist: all do, or none, since one request creates them."""
+        held = self.get(entries[0].table_path, entries[0].file_name)
+        return held is not None and held.temp_path == entries[0].temp_path
+
+    def _put_if_absent(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        return {"TableName": self.name, "Item": item, **_IF_ABSENT}
+
     def complete(self, entry: Entry, ttl_s: int) -> None:
         """Marks the entry complete, to expire in `ttl_s` seconds; does nothing if it is gone or another writer's."""
         done = replace(entry, complete=True, expire_time_s=clock.now_ms() // 1000 + ttl_s)
@@ -174,10 +225,9 @@ class EntryTable:
 
     def forget(self, entry: Entry) -> bool:
         """Deletes the entry if it is complete and unchanged; returns whether it was deleted."""
-        key = {"tablePath": {"S": entry.table_path}, "fileName": {"S": entry.file_name}}
         same = {":ours": {"S": entry.temp_path}, ":true": {"S": "true"}}
         try:
-            self._ask("delete_item", Key=key, ConditionExpression="tempPath = :ours AND complete = :true", ExpressionAttributeValues=same)
+            self._ask("delete_item", Key=_key(entry), ConditionExpression="tempPath = :ours AND complete = :true", ExpressionAttributeValues=same)
         except _ConditionFailed:
             return False
         return True
@@ -188,10 +238,13 @@ class EntryTable:
         )
 
     def _ask(self, what: str, **arguments: Any) -> Any:
+        return self._call(what, TableName=self.name, **arguments)
+
+    def _call(self, what: str, **arguments: Any) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            return getattr(self.client, what)(TableName=self.name, **arguments)
+            return getattr(self.client, what)(**arguments)
         except (ClientError, BotoCoreError) as e:
             raise_for(e, self.name, what)
 
@@ -202,6 +255,8 @@ def raise_for(error: Exception, table: str, what: str) -> NoReturn:
 
     if isinstance(error, ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
+        if code == "TransactionCanceledException":
+            raise _Cancelled(error.response.get("CancellationReasons", ())) from None
         if code == "ConditionalCheckFailedException":
             raise _ConditionFailed(error.response.get("Item")) from None
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -217,6 +272,11 @@ def raise_for(error: Exception, table: str, what: str) -> NoReturn:
     if isinstance(error, ConnectionError | HTTPClientError):
         raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} got no answer: {type(error).__name__}") from error
     raise StorageError(f"{what} on the DynamoDB table {table} is not possible: {type(error).__name__}: {error}") from error
+
+
+def _key(entry: Entry) -> dict[str, dict[str, str]]:
+    """The key of an entry's row, in DynamoDB's JSON."""
+    return {"tablePath": {"S": entry.table_path}, "fileName": {"S": entry.file_name}}
 
 
 def spellings(root: str, scheme: str | None = None) -> tuple[str, ...]:

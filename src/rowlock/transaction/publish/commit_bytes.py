@@ -21,9 +21,9 @@ from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO
 
 
-def commit_bytes(txn: Pending, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
-    """The commit file of a transaction, on top of its base."""
-    return commit_of(txn, attempt, files, parameters, {**operation_metrics(txn, files), **times(txn)}, () if txn.app is None else (txn.app,), {})
+def commit_bytes(txn: Pending, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
+    """The commit file of a transaction, on top of its base; `record` is added to the `rowlock` object of commitInfo."""
+    return commit_of(txn, attempt, files, parameters, {**operation_metrics(txn, files), **times(txn)}, () if txn.app is None else (txn.app,), record)
 
 
 def commit_of(

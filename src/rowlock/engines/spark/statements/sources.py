@@ -13,6 +13,8 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,18 @@ def refresh_cached(spark: SparkSession, folder: str) -> None:
 _VERSIONED = re.compile(r"path: (.*?), range: ")
 """One file in the text form of a FileScanRDD's partition, with its URI percent-encoded."""
 
+_listener: ContextVar[Callable[[DataFrame], None] | None] = ContextVar("who is told of each source", default=None)
+
+
+@contextmanager
+def sources_told(listener: Callable[[DataFrame], None] | None) -> Iterator[None]:
+    """A block in which `listener` is called with each source of a statement, when it is asked what that reads."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
 
 def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[int, ...]:
     """The versions of the evaluator's table that a DataFrame reads; empty where it does not read the table, or versions that the caller named.
@@ -69,6 +83,9 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
     `newest` is given for a scan of the table's files that does not say which version it reads.  delta-spark's DataFrames
     read the version that is newest when they run: call this before and after.
     """
+    if (listener := _listener.get()) is not None:
+        with sources_told(None):
+            listener(frame)
     is_below = _below(evaluator)
     found: set[int] = set()
     for leaf in _leaves(evaluator, analyzed(frame)):

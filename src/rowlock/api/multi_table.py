@@ -1,0 +1,276 @@
+"""Transactions over several tables, and reads of several tables at one instant."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from rowlock import arguments, clock, display
+from rowlock.api.connect import check_classic
+from rowlock.api.delta_table import DeltaTable
+from rowlock.api.handle import Handle, Receipts
+from rowlock.api.sql.answers import run_text
+from rowlock.api.sql.target import statements_on
+from rowlock.api.transaction import DeltaTransaction, OpenTransaction
+from rowlock.engines.spark.catalyst.types import DataFrame
+from rowlock.engines.spark.frames.arguments import milliseconds
+from rowlock.engines.spark.frames.reading import read_frame
+from rowlock.engines.spark.session.settings import session_of_process
+from rowlock.engines.spark.statements.sources import versions_read
+from rowlock.exceptions import InvalidInput, WrongType
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import SetTransaction
+from rowlock.transaction import multi_table
+from rowlock.transaction.multi_table import MultiTableReceipt, Part
+from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, Options, application
+from rowlock.transaction.state.receipt import Reruns
+from rowlock.transaction.transaction import Transaction
+
+Tables = Sequence[DeltaTable | str]
+"""Tables by their handles, or by their paths for the session of the process."""
+
+
+class MultiTableTransaction:
+    """Statements on several tables that become one commit in each of them when the `with` block ends, or none in any.
+
+    Made by `rowlock.transaction`.  `txn[table]` is the part of one table, with `update`, `delete`, `merge`, `append`, `overwrite` and `toDF`.
+
+    Examples:
+        >>> with rowlock.transaction([orders, stock]) as txn:
+        ...     txn[stock].update("sku = 7", {"n": "n - 1"})
+        ...     txn[orders].append(order)
+        >>> txn.receipt.versions
+        {'...': 1, '...': 1}
+    """
+
+    def __init__(
+        self, handles: Sequence[Handle], options: Options, app: SetTransaction | None, user_metadata: str | None, reruns: Reruns | None = None
+    ) -> None:
+        self._handles, self._options, self._app, self._user_metadata = handles, options, app, user_metadata
+        self._reruns = reruns or Reruns()
+        self._opened: list[OpenTransaction] = []
+        self._parts: list[DeltaTransaction] = []
+        self._receipt: MultiTableReceipt | None = None
+
+    def __repr__(self) -> str:
+        state = "not begun" if not self._opened else "over" if self._opened[0].txn.done else "open"
+        return display.call("MultiTableTransaction", repr([h.path for h in self._handles]), state)
+
+    def __enter__(self) -> MultiTableTransaction:
+        if self._opened:
+            raise InvalidInput("The transaction has begun already; each block needs its own rowlock.transaction([...])", table=self._handles[0].path)
+        states = [handle.state for handle in self._handles]
+        multi_table.check_tables(states)
+        heads = multi_table.heads_together(states)
+        for handle, head in zip(self._handles, heads, strict=True):
+            self._opened.append(OpenTransaction(handle, self._options, self._app, self._reruns, self._user_metadata, head))
+        self._wait(heads)
+        for n, (handle, opened) in enumerate(zip(self._handles, self._opened, strict=True)):
+            opened.sources_told = self._listener(n)
+            self._parts.append(DeltaTransaction(handle, self._options, self._app, Receipts(), None, opened))
+        return self
+
+    def _wait(self, heads: Sequence[Snapshot]) -> None:
+        """Waits for the leases of all tables, in the same order everywhere; where a head moved meanwhile, all begin at their heads of now."""
+        order = sorted(range(len(heads)), key=lambda n: heads[n].metadata.id)
+        if any(self._opened[n].wait() for n in order):
+            for opened, head in zip(self._opened, multi_table.heads_together([handle.state for handle in self._handles]), strict=True):
+                opened.begin_at(head)
+
+    def _listener(self, of: int) -> Callable[[DataFrame], None]:
+        """What is told of each source of the statements on one table: what it reads of the other tables is a read of these."""
+
+        def told(frame: DataFrame) -> None:
+            for n, opened in enumerate(self._opened):
+                if n != of:
+                    for version in versions_read(opened.evaluator, frame, opened.txn.base.version):
+                        opened.txn.note_read(version)
+
+        return told
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._receipt = self._commit()
+            elif error is not None:
+                for opened in self._opened:
+                    opened.give_up(error)
+        finally:
+            for opened in self._opened:
+                opened.close()
+
+    def _commit(self) -> MultiTableReceipt:
+        txn_id = clock.new_id()
+        with ExitStack() as blocks:
+            for opened in self._opened:
+                blocks.enter_context(opened.committing())
+            receipt = multi_table.commit([_part(opened, txn_id) for opened in self._opened])
+            for handle in self._handles:
+                handle.compacted(receipt.tables[handle.path])
+        return receipt
+
+    def __getitem__(self, table: DeltaTable | str) -> DeltaTransaction:
+        """The part of one of the tables, by its handle or its path.  Runs no Spark job.  Raises InvalidInput for another table, and where the block has not begun."""
+        self._check_begun()
+        path = _handle(table).path
+        for part, handle in zip(self._parts, self._handles, strict=True):
+            if handle.path == path:
+                return part
+        raise InvalidInput("The transaction is not over this table: name it in rowlock.transaction([...])", table=path)
+
+    def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
+        """Runs one statement of SQL within the transaction: UPDATE, DELETE, MERGE and INSERT on its tables, or a query.
+
+        Runs Spark jobs as the statement needs.  Its tables are read as the transaction sees them, and are named as everywhere, by a name of the catalog or delta.`/path`.
+
+        Args:
+            text: The statement.
+            args: Values for the parameters of the text, as in `spark.sql`.
+
+        Returns:
+            The rows of a query, or what the statement answers.
+
+        Raises:
+            InvalidInput: The block has not begun or is over, or the statement is on another table, or of another kind.
+            WrongType: An argument is of another type.
+            AnalysisException: Spark's: a name cannot be resolved.
+
+        Examples:
+            >>> with rowlock.transaction([orders, stock]) as txn:
+            ...     txn.sql(f"UPDATE delta.`{stock_path}` SET n = n - 1 WHERE sku = 7").collect()
+            [Row(num_affected_rows=1)]
+        """
+        statement, values = arguments.text(text, "text"), arguments.sql_values(args, "args")
+        self._check_begun()
+        self._opened[0].check_open()
+        with statements_on(lambda path: self[path]):
+            return run_text(self._handles[0].spark, statement, values)
+
+    def _check_begun(self) -> None:
+        if not self._parts:
+            raise InvalidInput("The transaction has not begun: use it in a with statement, `with rowlock.transaction([...]) as txn:`")
+
+    @property
+    def receipt(self) -> MultiTableReceipt | None:
+        """What was committed; None before the block has ended, and where it failed."""
+        return self._receipt
+
+
+def _part(opened: OpenTransaction, txn_id: str) -> Part:
+    """A table's share of the transaction as what is committed."""
+    if not opened.steps and not opened.txn.already_committed:
+        opened.txn.app = None  # nothing is written there, so the application's step leaves no mark
+    operation, parameters = opened.said() if opened.steps else ("READ", {})
+    return Part(opened.txn, operation, parameters, txn_id)
+
+
+def _handle(table: Any) -> Handle:
+    """The handle of a table that is given as a DeltaTable or by its path.  Raises WrongType, InvalidInput where a path comes without a session."""
+    if isinstance(table, DeltaTable):
+        return table._handle
+    if not isinstance(table, str):
+        raise WrongType(f"each of tables must be a DeltaTable or a path, not {type(table).__name__}")
+    spark = session_of_process()
+    if spark is None:
+        raise InvalidInput("a table by its path needs a Spark session: make one with rowlock.spark(), or give DeltaTable.forPath(spark, path)", table=table)
+    return Handle(spark, table)
+
+
+def handles_of(tables: Any, call: str) -> list[Handle]:
+    """The handles of a list of tables.  Raises WrongType, and UnsupportedFeature on a Spark Connect session."""
+    if isinstance(tables, (str, DeltaTable)) or not isinstance(tables, Sequence):
+        raise WrongType(f"tables must be a list of DeltaTables or paths, not {type(tables).__name__}")
+    handles = [_handle(t) for t in tables]
+    for handle in handles:
+        check_classic(handle.spark, call)
+    return handles
+
+
+def transaction(
+    tables: Tables,
+    isolation: Isolation | None = None,
+    on_conflict: OnConflict | None = None,
+    granularity: Granularity | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    lock: Lock | None = None,
+    lock_timeout: float | None = None,
+    user_metadata: str | None = None,
+) -> MultiTableTransaction:
+    """Statements on several tables that are committed to all of them or to none: `with rowlock.transaction([orders, stock]) as txn:`.
+
+    The tables are plain Delta tables whose commits one DynamoDB table arbitrates (docs/multi-table.md).  The block sees all of them as they were at
+    one instant.  Runs no Spark job itself.  Where others commit first, each part is rebased over what changed in its table.  Under `serializable` and `write_serializable` what the
+    block has read in one table still holds when it writes to another.
+
+    Args:
+        tables: At least two tables: DeltaTables, or paths for the session of the process.
+        isolation: As in `DeltaTable.transaction`, for each table, and so are the arguments below.
+        on_conflict: What is done where others committed first; a conflict in one table ends the transaction in all.
+        granularity: What counts as a conflict: a row or a file.
+        app_id: The name of an application, whose step the whole transaction is.
+        app_version: The step's number, 0 or more.
+        lock: Who waits in line before they work; all leases are taken when the block begins.
+        lock_timeout: For how many seconds to wait in line, 0 or more.
+        user_metadata: A text of your own, which each commit carries as `userMetadata`.
+
+    Returns:
+        A transaction to be used in a `with` statement.
+
+    Raises:
+        InvalidInput: A value is not allowed, there is only one table, or one is named twice.
+        WrongType: An argument is of another type.
+        UnsupportedFeature: When the block begins: no arbiter is common to all tables.
+
+    Examples:
+        >>> with rowlock.transaction([orders, stock]) as txn:
+        ...     txn[stock].update("sku = 7", {"n": "n - 1"})
+        ...     txn[orders].append(order)
+        >>> txn.receipt.pending
+        ()
+    """
+    options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
+    if user_metadata is not None:
+        arguments.text(user_metadata, "user_metadata")
+    return MultiTableTransaction(handles_of(tables, "rowlock.transaction"), options, application(app_id, app_version), user_metadata)
+
+
+def first_of(txn: MultiTableTransaction) -> Transaction:
+    """The transaction of the first table, for the account of a try that failed."""
+    return txn._opened[0].txn
+
+
+def read_together(tables: Tables, timestamp: str | datetime.datetime | None = None) -> list[DataFrame]:
+    """Several tables as they were at one instant: no transaction over several tables is seen in one of them and not in another.
+
+    The logs are read now, on the driver; the rows are read by Spark jobs when the DataFrames are used.  Any Delta tables can be read so.
+
+    Args:
+        tables: DeltaTables, or paths for the session of the process.
+        timestamp: Each table's version at a time, as in `rowlock.read`; a table is read one version later where a transaction that is
+            seen in another table of the list became that version.
+
+    Returns:
+        A DataFrame for each table, in their order.  They stay at their versions.
+
+    Raises:
+        TableNotFound: There is no Delta table at a path.
+        VersionNotFound: A log does not reach back to the time, or no log reaches to it.
+        WrongType: An argument is of another type.
+        DeltaConcurrentModificationException: Others committed so fast that no instant could be found.
+
+    Examples:
+        >>> a, b = rowlock.read_together([orders, stock])
+        >>> a.count(), b.count()
+        (1, 2)
+    """
+    handles = handles_of(tables, "rowlock.read_together")
+    states = [handle.state for handle in handles]
+    if timestamp is None:
+        heads = multi_table.heads_together(states)
+    else:
+        heads = multi_table.heads_at(states, [milliseconds(h.spark, timestamp, h.path) for h in handles])
+    return [read_frame(handle.evaluator, head, fixed=True) for handle, head in zip(handles, heads, strict=True)]

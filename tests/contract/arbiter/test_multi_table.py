@@ -1,0 +1,324 @@
+"""Transactions over several tables under one DynamoDB arbiter, on the engine in memory: all or none, and serializable across tables (I1, I2, I3)."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from contract.arbiter.world import TABLE
+from model.schedules.in_memory import InMemory
+from model.schedules.play import schema_string
+from rowlock import clock
+from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, InvalidInput, UnsupportedFeature
+from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.names import commit_key
+from rowlock.storage import MemoryStore, Unknown
+from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
+from rowlock.transaction.multi_table import MultiTableReceipt, Part, check_tables, commit, heads_together
+from rowlock.transaction.run import run_again
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.transaction import Transaction
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import operation, parameters, statements_of
+
+SCHEMA = schema_string([("k", "long", True), ("v", "long", True)])
+Bank = Sequence[InMemory]
+
+
+def bank(client: Any, tables: int = 2, **properties: str) -> Bank:
+    made = []
+    for _ in range(tables):
+        table = InMemory(store=ArbitratedStore(MemoryStore(f"s3://bucket/{uuid.uuid4()}"), EntryTable(client, TABLE), scheme="s3a"))
+        table.create(SCHEMA, (), {"delta.enableDeletionVectors": "true", **properties})
+        table.run(parse("APPEND (1, 100), (2, 100), (3, 100)"))
+        made.append(table)
+    return made
+
+
+def same_tables(bank: Bank, client: Any) -> Bank:
+    """The tables as another process opens them."""
+    return [InMemory(store=ArbitratedStore(b.state.store.inner, EntryTable(client, TABLE), scheme="s3a")) for b in bank]  # type: ignore[attr-defined]
+
+
+def begin(bank: Bank, options: Options | None = None, app: SetTransaction | None = None) -> list[Transaction]:
+    check_tables([b.state for b in bank])
+    return [b.table.begin(options, snapshot=head, app=app) for b, head in zip(bank, heads_together([b.state for b in bank]), strict=True)]
+
+
+def stage(txn: Transaction, text: str) -> None:
+    if not txn.already_committed:
+        txn.execute(*statements_of(parse(text), txn.base))
+
+
+def end(txns: Sequence[Transaction], *texts: str) -> MultiTableReceipt:
+    """Commits the transactions, of which each is called by its statement."""
+    named = [(operation(parse(t)), parameters(parse(t))) if t else ("READ", {}) for t in texts]
+    txn_id = clock.new_id()
+    for txn, text in zip(txns, texts, strict=True):
+        if not text:
+            txn.app = None
+    return commit([Part(txn, *name, txn_id) for txn, name in zip(txns, named, strict=True)])
+
+
+def run(bank: Bank, *texts: str, options: Options | None = None, app: SetTransaction | None = None) -> MultiTableReceipt:
+    txns = begin(bank, options, app)
+    for txn, text in zip(txns, texts, strict=True):
+        if text:
+            stage(txn, text)
+    return end(txns, *texts)
+
+
+def total(bank: Bank) -> int:
+    return sum(row["v"] for b in bank for row in b.rows())
+
+
+def values(table: InMemory) -> dict[int, int]:
+    return {row["k"]: row["v"] for row in table.rows()}
+
+
+def test_both_versions_carry_one_id_and_name_each_other(client: Any) -> None:
+    a, b = tables = bank(client)
+    receipt = run(tables, "UPDATE SET v = v - 10 WHERE k = 1", "UPDATE SET v = v + 10 WHERE k = 1")
+    assert receipt.versions == {t.state.store.root: 2 for t in tables} and not receipt.pending and receipt.attempts == 1
+    for t in tables:
+        written = t.state.log.read_commit(2)
+        assert written is not None and written.info is not None and written.info.txn_id == receipt.txn_id
+        record = written.info.raw["rowlock"]["tables"]
+        assert {(r["table"], r["version"]) for r in record} == {(a.state.store.root, 2), (b.state.store.root, 2)}
+    assert values(a)[1] == 90 and values(b)[1] == 110
+    assert "2 tables: committed together" in str(receipt) and receipt.txn_id in receipt._repr_html_()
+
+
+def test_each_table_is_rebased_over_its_own_winners(client: Any) -> None:
+    a, b = tables = bank(client)
+    txns = begin(tables)
+    stage(txns[0], "UPDATE SET v = v - 10 WHERE k = 1")
+    stage(txns[1], "UPDATE SET v = v + 10 WHERE k = 1")
+    a.run(parse("UPDATE SET v = v * 2 WHERE k = 1"))
+    b.run(parse("DELETE WHERE k = 2"))
+    receipt = end(txns, "UPDATE SET v = v - 10 WHERE k = 1", "UPDATE SET v = v + 10 WHERE k = 1")
+    assert values(a)[1] == 190 and values(b) == {1: 110, 3: 100}
+    assert receipt.tables[a.state.store.root].rows_rebased == 1 and receipt.versions[a.state.store.root] == 3
+
+
+def test_a_conflict_in_one_table_leaves_all_as_they_are(client: Any) -> None:
+    a, b = tables = bank(client)
+    txns = begin(tables, Options(on_conflict="fail"))
+    stage(txns[0], "UPDATE SET v = v - 10 WHERE k = 1")
+    stage(txns[1], "UPDATE SET v = v + 10 WHERE k = 1")
+    b.run(parse("UPDATE SET v = 7 WHERE k = 1"))
+    with pytest.raises(DeltaConcurrentModificationException) as raised:
+        end(txns, "UPDATE SET v = v - 10 WHERE k = 1", "UPDATE SET v = v + 10 WHERE k = 1")
+    assert raised.value.table == b.state.store.root
+    assert values(a)[1] == 100 and a.state.refresh().version == 1
+
+
+@pytest.mark.parametrize(("level", "skewed"), [("serializable", False), ("write_serializable", False), ("snapshot", True)])
+def test_write_skew(client: Any, level: Any, skewed: bool) -> None:
+    """Each reads what the other writes: one of them must see the other, unless the level is snapshot."""
+    a, b = tables = bank(client)
+    options = Options(isolation=level)
+    one, two = begin(tables, options), begin(same_tables(tables, client), options)
+    one[0].note_read()
+    stage(one[1], "UPDATE SET v = 0 WHERE k = 1")
+    two[1].note_read()
+    stage(two[0], "UPDATE SET v = 0 WHERE k = 1")
+    end(one, "", "UPDATE SET v = 0 WHERE k = 1")
+    if skewed:
+        end(two, "UPDATE SET v = 0 WHERE k = 1", "")
+    else:
+        with pytest.raises(DeltaConcurrentModificationException):
+            end(two, "UPDATE SET v = 0 WHERE k = 1", "")
+    assert (values(a)[1], values(b)[1]) == (0 if skewed else 100, 0)
+
+
+def test_a_read_table_that_moves_right_before_the_put_is_looked_at_again(client: Any) -> None:
+    """The condition of the put, not the look before it, says that a table that was only read has not moved."""
+    a, b = tables = bank(client)
+    other = same_tables(tables, client)[0]
+
+    class Between(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "before_put" and a.state.refresh().version == 1:
+                with use_observer(Observer()):
+                    other.run(parse("UPDATE SET v = 5 WHERE k = 1"))
+
+    with use_observer(Between()):
+        txns = begin(tables)
+        txns[0].note_read()
+        stage(txns[1], "UPDATE SET v = 0 WHERE k = 1")
+        with pytest.raises(DeltaConcurrentModificationException):
+            end(txns, "", "UPDATE SET v = 0 WHERE k = 1")
+    assert values(b)[1] == 100
+
+
+def test_a_statement_that_matched_no_row_counts_as_a_read(client: Any) -> None:
+    a, b = tables = bank(client)
+    other = same_tables(tables, client)[0]
+    moved = []
+
+    class Between(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "before_put" and not moved:
+                with use_observer(Observer()):
+                    moved.append(other.run(parse("APPEND (9, 1)")))
+
+    with use_observer(Between()):
+        receipt = run(tables, "UPDATE SET v = v + 1 WHERE k = 9", "APPEND (9, 0)")
+    assert moved and values(a)[9] == 2 and receipt.versions == {a.state.store.root: 3, b.state.store.root: 2}, "the row came first, and the update found it"
+
+
+def test_nothing_to_write_anywhere(client: Any) -> None:
+    tables = bank(client)
+    assert run(tables, "DELETE WHERE k = 77", "UPDATE SET v = 0 WHERE k = 77").versions == {}
+    assert [t.state.refresh().version for t in tables] == [1, 1]
+
+
+def test_a_step_of_an_application_is_committed_once(client: Any) -> None:
+    a, b = tables = bank(client)
+    step = SetTransaction("loader", 4)
+    texts = ("APPEND (8, 1)", "APPEND (8, 2)")
+    run(tables, *texts, app=step)
+    again = run(tables, *texts, app=step)
+    assert again.already_committed and again.versions == {} and len(a.rows()) == len(b.rows()) == 4
+    one = begin(tables, app=SetTransaction("loader", 5))
+    two = begin(same_tables(tables, client), app=SetTransaction("loader", 5))
+    for txns in (one, two):
+        stage(txns[0], texts[0])
+        stage(txns[1], texts[1])
+    end(one, *texts)
+    assert end(two, *texts).already_committed and len(a.rows()) == 5
+
+
+def test_a_step_that_is_in_one_log_alone_is_refused(client: Any) -> None:
+    a, b = tables = bank(client)
+    step = SetTransaction("loader", 4)
+    txn = a.table.begin(app=step)
+    stage(txn, "APPEND (8, 1)")
+    txn.commit("WRITE")
+    with pytest.raises(InvalidInput, match="already, but not in that of"):
+        run(tables, "APPEND (8, 1)", "APPEND (8, 2)", app=step)
+    assert b.state.refresh().version == 1
+
+
+def test_lost_for_good_is_unknown_only_while_it_is(client: Any) -> None:
+    """No answer to the claim at all: CommitUnknown, and both tables have it, or none."""
+    tables = bank(client)
+
+    class Deaf:
+        def __getattr__(self, name: str) -> Any:
+            def call(**arguments: Any) -> Any:
+                done = getattr(client, name)(**arguments)
+                if name == "transact_write_items":
+                    from botocore.exceptions import ReadTimeoutError
+
+                    raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
+                return done
+
+            return call
+
+    with pytest.raises(CommitUnknown) as raised:
+        run(same_tables(tables, Deaf()), "APPEND (8, 1)", "APPEND (8, 2)")
+    for t in tables:
+        written = t.state.log.read_commit(2)
+        assert written is not None and written.txn_id == raised.value.txn_id
+
+
+def test_a_table_whose_store_is_down_after_the_decision_is_pending(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _a, b = tables = bank(client)
+    monkeypatch.setattr(b.state.store, "publish", lambda entry, data: Unknown("down"))
+    receipt = run(tables, "APPEND (8, 1)", "APPEND (8, 2)")
+    assert receipt.pending == (b.state.store.root,) and receipt.versions[b.state.store.root] == 2
+    monkeypatch.undo()
+    assert values(same_tables(tables, client)[1])[8] == 2
+
+
+def test_a_writer_that_passes_the_arbiter_by_is_named(client: Any) -> None:
+    a, b = tables = bank(client)
+
+    class Between(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "before_put":
+                inner = b.state.store.inner  # type: ignore[attr-defined]
+                claim = b.state.store.entries.claim_all  # type: ignore[attr-defined]
+
+                def late(*arguments: Any) -> Any:
+                    inner.put(commit_key(2), inner.get(commit_key(1)))
+                    return claim(*arguments)
+
+                a.state.store.entries.claim_all = b.state.store.entries.claim_all = late  # type: ignore[attr-defined]
+
+    with use_observer(Between()), pytest.raises(CorruptLog, match="does not use the arbiter"):
+        run(tables, "APPEND (8, 1)", "APPEND (8, 2)")
+
+
+def test_what_cannot_be_is_refused_by_name(client: Any) -> None:
+    a, b = bank(client)
+    with pytest.raises(InvalidInput, match="at least two"):
+        check_tables([a.state])
+    with pytest.raises(InvalidInput, match="named twice"):
+        check_tables([a.state, b.state, a.state])
+    plain = InMemory()
+    with pytest.raises(UnsupportedFeature, match="one DynamoDB arbiter"):
+        check_tables([a.state, plain.state])
+
+
+def transfer(bank: Bank, rng: random.Random, receipts: list[MultiTableReceipt]) -> None:
+    """Moves money between two of the tables, also where the amount depends on what was read."""
+    source, target = rng.sample(range(len(bank)), 2)
+    texts = ["" for _ in bank]
+    k, amount = rng.randint(1, 3), rng.randint(1, 9)
+    texts[source], texts[target] = f"UPDATE SET v = v - {amount} WHERE k = {k}", f"UPDATE SET v = v + {amount} WHERE k = {k}"
+
+    def carry_out(txns: list[Transaction]) -> Receipt:
+        for txn, text in zip(txns, texts, strict=True):
+            if text:
+                stage(txn, text)
+            elif rng.random() < 0.5:
+                txn.note_read()
+        receipts.append(end(txns, *texts))
+        return next(iter(receipts[-1].tables.values()))
+
+    run_again(lambda _: begin(bank), carry_out, lambda txns: txns[0], most=200, again=lambda *_: True)
+
+
+@pytest.mark.parametrize("tables", [2, 3])
+def test_a_reader_of_all_tables_always_sees_the_same_sum(client: Any, tables: int) -> None:
+    """I3 across tables: 6 writers, of which each is a process of its own, transfer; a reader sums all the time."""
+    first = bank(client, tables)
+    receipts: list[MultiTableReceipt] = []
+    stop = []
+
+    def read() -> int:
+        mine, seen = same_tables(first, client), 0
+        while not stop:
+            heads = heads_together([b.state for b in mine])
+            assert sum(row["v"] for b, head in zip(mine, heads, strict=True) for row in b.rows(head.version)) == 300 * tables
+            seen += 1
+        return seen
+
+    with ThreadPoolExecutor(8) as pool:
+        reader = pool.submit(read)
+        writers = []
+        for n in range(6):
+            mine = first if n < 2 else same_tables(first, client)  # two share their state
+            writers.append(pool.submit(lambda mine=mine, n=n: [transfer(mine, random.Random(n * 10 + i), receipts) for i in range(3)]))
+        try:
+            for w in writers:
+                w.result()
+        finally:
+            stop.append(True)
+        assert reader.result() > 0
+    assert total(same_tables(first, client)) == 300 * tables and len(receipts) == 18
+    for receipt in receipts:
+        for path, version in receipt.versions.items():
+            table = next(b for b in first if b.state.store.root == path)
+            written = table.state.log.read_commit(version)
+            assert written is not None and written.txn_id == receipt.txn_id

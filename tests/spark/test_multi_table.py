@@ -1,0 +1,240 @@
+"""`rowlock.transaction([a, b])` on Spark: every verb, SQL, sources that read the other table, run, read_together; read by delta-spark, deltalake and DuckDB (I1, I3)."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.api import handle
+from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput, UnsupportedFeature, WrongType
+from rowlock.storage.open import open_store
+from support.arbiter import arbitrated
+
+Made = Callable[..., DeltaTable]
+
+
+@pytest.fixture
+def make(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    arbitrated(monkeypatch)
+
+    def made(name: str, **columns: Any) -> DeltaTable:
+        path = str(tmp_path / name)
+        rowlock.append(path, pa.table(columns), properties={"delta.enableDeletionVectors": "true"})
+        return DeltaTable.forPath(spark, path)
+
+    return made
+
+
+@pytest.fixture
+def tables(make: Made) -> tuple[DeltaTable, DeltaTable]:
+    return make("orders", id=[1, 2], sku=[7, 8], n=[1, 1]), make("stock", sku=[7, 8, 9], n=[10, 10, 10])
+
+
+def rows(t: DeltaTable) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, t.toDF().collect()), key=str)
+
+
+def path(t: DeltaTable) -> str:
+    return t._handle.path
+
+
+def test_every_verb_in_one_transaction(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
+    orders, stock = tables
+    with rowlock.transaction([orders, stock], user_metadata="a sale") as txn:
+        txn[stock].update("sku = 7", {"n": "n - 1"})
+        txn[stock].delete("sku = 9")
+        txn[orders].append(spark.createDataFrame([(3, 7, 1)], "id bigint, sku bigint, n bigint"))
+        source = spark.createDataFrame([(2, 5), (4, 5)], "id bigint, n bigint").alias("s")
+        txn[orders].alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"n": "s.n"}).whenNotMatchedInsert(
+            values={"id": "s.id", "n": "s.n"}
+        ).execute()
+        assert txn[orders].toDF().count() == 4 and rows(orders) == [(1, 7, 1), (2, 8, 1)], "the block sees its own changes, and nobody else does"
+        assert txn.receipt is None
+    assert rows(orders) == [(1, 7, 1), (2, 8, 5), (3, 7, 1), (4, None, 5)]
+    assert rows(stock) == [(7, 9), (8, 10)]
+    receipt = txn.receipt
+    assert receipt is not None and receipt.versions == {path(orders): 1, path(stock): 1} and receipt.pending == ()
+    for t in tables:
+        last = t.history(1).first()
+        assert last is not None and last["userMetadata"] == "a sale"
+        assert deltalake.DeltaTable(path(t)).version() == 1
+        seen = duckdb.sql(f"select count(*) from delta_scan('{path(t)}')").fetchone()
+        assert seen is not None and seen[0] == t.toDF().count() == spark.read.format("delta").load(path(t)).count()
+    assert "committed together" in repr(receipt) and "MultiTableTransaction" in repr(txn)
+
+
+def test_sql_on_names_and_paths(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
+    orders, stock = tables
+    with rowlock.transaction([orders, stock]) as txn:
+        assert txn.sql(f"UPDATE delta.`{path(stock)}` SET n = n - :k WHERE sku = 8", {"k": 3}).collect()[0][0] == 1
+        txn.sql(f"INSERT INTO delta.`{path(orders)}` SELECT 9, sku, 10 - n FROM delta.`{path(stock)}` WHERE n < 10")
+        txn.sql(f"DELETE FROM delta.`{path(orders)}` WHERE id = 1")
+        txn.sql(f"MERGE INTO delta.`{path(stock)}` t USING (SELECT 7 sku) s ON t.sku = s.sku WHEN MATCHED THEN UPDATE SET n = 0")
+        assert txn.sql(f"SELECT sum(n) FROM delta.`{path(stock)}`").collect()[0][0] == 17
+        with pytest.raises(InvalidInput, match="cannot be part of"):
+            txn.sql(f"OPTIMIZE delta.`{path(stock)}`")
+        with pytest.raises(InvalidInput, match="cannot be part of"):
+            txn.sql(f"ALTER TABLE delta.`{path(stock)}` SET TBLPROPERTIES ('rowlock.lock' = 'none')")
+    assert rows(orders) == [(2, 8, 1), (9, 8, 3)] and rows(stock) == [(7, 0), (8, 7), (9, 10)]
+
+
+@pytest.mark.parametrize("how", ["frame", "sql", "frame of before"])
+def test_a_source_that_reads_the_other_table_is_a_read_of_it(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], how: str) -> None:
+    """Orders are written from what stock said: where stock changes meanwhile, the transaction may not be committed, though it writes to orders alone."""
+    orders, stock = tables
+    before = stock.toDF()
+    with pytest.raises(DeltaConcurrentModificationException) as raised, rowlock.transaction([orders, stock]) as txn:
+        if how == "sql":
+            txn.sql(f"INSERT INTO delta.`{path(orders)}` SELECT 5, sku, n FROM delta.`{path(stock)}` WHERE sku = 9")
+        else:
+            frame = txn[stock].toDF() if how == "frame" else before
+            txn[orders].append(frame.selectExpr("5L AS id", "sku", "n").where("sku = 9"))
+        stock.update("sku = 9", {"n": "0"})
+    assert raised.value.table == path(stock)
+    assert len(rows(orders)) == 2
+
+
+def test_run_runs_again_and_the_second_time_sees_the_winner(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
+    orders, stock = tables
+    runs = []
+
+    def order(txn: rowlock.MultiTableTransaction) -> None:
+        left = txn[stock].toDF().where("sku = 7").first()
+        assert left is not None
+        txn[orders].append(spark.createDataFrame([(5, 7, left["n"])], "id bigint, sku bigint, n bigint"))
+        runs.append(left["n"])
+        if len(runs) == 1:
+            stock.update("sku = 7", {"n": "4"})
+
+    receipt = rowlock.run([orders, stock], order)
+    assert runs == [10, 4] and (5, 7, 4) in rows(orders) and receipt.versions == {path(orders): 1}
+
+
+def test_transfers_by_threads_beside_a_reader(spark: SparkSession, make: Made) -> None:
+    """I3: the sum over both tables is always the same for who reads them together."""
+    a, b = make("a", k=[1, 2], v=[100, 100]), make("b", k=[1, 2], v=[100, 100])
+    done = threading.Event()
+
+    def write(n: int) -> None:
+        source, target = (a, b) if n % 2 else (b, a)
+        for i in range(3):
+
+            def move(txn: rowlock.MultiTableTransaction, amount: int = n + i) -> None:
+                txn[source].update(f"k = {n % 2 + 1}", {"v": f"v - {amount}"})
+                txn[target].update(f"k = {n % 2 + 1}", {"v": f"v + {amount}"})
+
+            rowlock.run([a, b], move)
+
+    def read() -> int:
+        seen = 0
+        while not done.is_set():
+            assert sum(frame.agg({"v": "sum"}).first()[0] for frame in rowlock.read_together([a, b])) == 400  # type: ignore[index]
+            seen += 1
+        return seen
+
+    with ThreadPoolExecutor(5) as pool:
+        reader = pool.submit(read)
+        try:
+            for each in [pool.submit(write, n) for n in range(4)]:
+                each.result()
+        finally:
+            done.set()
+        assert reader.result() > 0
+    assert sum(v for t in (a, b) for _, v in rows(t)) == 400 and len(a.history().collect()) == 13
+
+
+def test_read_together_as_of_a_time_is_not_torn(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
+    """The two files of a transaction have times of their own; where one is before the time asked for, both are read."""
+    orders, stock = tables
+    for n in (1, 2):
+        with rowlock.transaction([orders, stock]) as txn:
+            txn[orders].append(spark.createDataFrame([(10 + n, 7, n)], "id bigint, sku bigint, n bigint"))
+            txn[stock].update("sku = 7", {"n": "n - 1"})
+    for t, times in ((orders, (1_000, 2_000, 3_000)), (stock, (1_000, 2_050, 3_050))):
+        for version, at in enumerate(times):
+            os.utime(f"{path(t)}/_delta_log/{version:020d}.json", (1_700_000_000 + at, 1_700_000_000 + at))
+    for at, wanted in ((2_010, (3, 9)), (1_500, (2, 10)), (2_990, (3, 9)), (3_010, (4, 8))):
+        moment = datetime.datetime.fromtimestamp(1_700_000_000 + at, datetime.UTC)
+        first, second = rowlock.read_together(tables, timestamp=moment)
+        assert (first.count(), second.where("sku = 7").first()["n"]) == wanted  # type: ignore[index]
+
+
+def test_an_exception_in_the_block_leaves_both(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
+    orders, stock = tables
+    with pytest.raises(ZeroDivisionError), rowlock.transaction([orders, stock]) as txn:
+        txn[stock].delete()
+        txn[orders].delete()
+        raise ZeroDivisionError
+    assert len(rows(orders)) == 2 and len(rows(stock)) == 3 and txn.receipt is None
+
+
+def test_a_step_of_an_application(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
+    orders, stock = tables
+    for n in range(2):
+        with rowlock.transaction([orders, stock], app_id="loader", app_version=3) as txn:
+            txn[stock].update("sku = 7", {"n": "n - 1"})
+            txn[orders].append(spark.createDataFrame([(3, 7, 1)], "id bigint, sku bigint, n bigint"))
+        assert txn.receipt is not None and txn.receipt.already_committed == bool(n)
+    assert rows(stock)[0] == (7, 9) and len(rows(orders)) == 3
+
+
+def test_leases_of_all_tables_are_taken_first(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
+    orders, stock = tables
+
+    def move(n: int) -> None:
+        first, second = (orders, stock) if n % 2 else (stock, orders)
+        with rowlock.transaction([first, second], lock="table", lock_timeout=60) as txn:
+            txn[first].update(set={"n": "n + 1"})
+            txn[second].update(set={"n": "n + 1"})
+        assert txn.receipt is not None
+        attempts.append(max(r.attempts for r in txn.receipt.tables.values()))
+
+    attempts: list[int] = []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(move, range(4)))
+    assert attempts == [1] * 4 and rows(stock)[0] == (7, 14) and rows(orders)[0] == (1, 7, 5)
+
+
+def test_mistakes(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders, stock = tables
+    rowlock.append(str(tmp_path / "plain"), pa.table({"k": [1]}))
+    with monkeypatch.context() as patch:
+        patch.setattr(handle, "open_store", open_store)
+        plain = DeltaTable.forPath(spark, str(tmp_path / "plain"))
+    with pytest.raises(UnsupportedFeature, match="one DynamoDB arbiter"), rowlock.transaction([orders, plain]):
+        pass
+    for wrong in (orders, "x", 7):
+        with pytest.raises(WrongType):
+            rowlock.transaction(wrong)
+    with pytest.raises(InvalidInput, match="at least two"), rowlock.transaction([orders]):
+        pass
+    with pytest.raises(InvalidInput, match="named twice"), rowlock.transaction([orders, stock, orders]):
+        pass
+    txn = rowlock.transaction([orders, stock])
+    with pytest.raises(InvalidInput, match="not begun"):
+        txn[orders]
+    with txn:
+        with pytest.raises(InvalidInput, match="not over this table"):
+            txn[plain]
+        with pytest.raises(InvalidInput, match="not over this table"):
+            txn.sql(f"DELETE FROM delta.`{path(plain)}`")
+    with pytest.raises(InvalidInput, match="over"):
+        txn[orders].delete()
+    with pytest.raises(DeltaConcurrentModificationException), rowlock.transaction([orders, stock], on_conflict="fail", granularity="file") as txn:
+        txn[stock].update("sku = 7", {"n": "0"})
+        txn[orders].delete("id = 1")
+        stock.update("sku = 8", {"n": "0"})
+    assert len(rows(orders)) == 2
