@@ -123,6 +123,7 @@ def test_run_runs_again_and_the_second_time_sees_the_winner(spark: SparkSession,
     assert runs == [10, 4] and (5, 7, 4) in rows(orders) and receipt.versions == {path(orders): 1}
 
 
+@pytest.mark.soak("12 transfers by threads; the engine in memory does the same in tests/contract/arbiter", ci=True)
 def test_transfers_by_threads_beside_a_reader(spark: SparkSession, make: Made) -> None:
     """I3: the sum over both tables is always the same for who reads them together."""
     a, b = make("a", k=[1, 2], v=[100, 100]), make("b", k=[1, 2], v=[100, 100])
@@ -172,6 +173,7 @@ def test_read_together_as_of_a_time_is_not_torn(spark: SparkSession, tables: tup
         assert (first.count(), second.where("sku = 7").first()["n"]) == wanted  # type: ignore[index]
 
 
+@pytest.mark.soak("the engine in memory leaves both in tests/contract/arbiter", ci=True)
 def test_an_exception_in_the_block_leaves_both(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
     orders, stock = tables
     with pytest.raises(ZeroDivisionError), rowlock.transaction([orders, stock]) as txn:
@@ -181,6 +183,7 @@ def test_an_exception_in_the_block_leaves_both(spark: SparkSession, tables: tupl
     assert len(rows(orders)) == 2 and len(rows(stock)) == 3 and txn.receipt is None
 
 
+@pytest.mark.soak("steps of applications are in tests/contract/arbiter, on the engine in memory", ci=True)
 def test_a_step_of_an_application(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
     orders, stock = tables
     for n in range(2):
@@ -191,6 +194,7 @@ def test_a_step_of_an_application(spark: SparkSession, tables: tuple[DeltaTable,
     assert rows(stock)[0] == (7, 9) and len(rows(orders)) == 3
 
 
+@pytest.mark.soak("4 threads in line; the first statements stay", ci=True)
 def test_leases_of_all_tables_are_taken_first(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable]) -> None:
     orders, stock = tables
 
