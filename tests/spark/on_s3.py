@@ -1,6 +1,6 @@
 """A table on S3, from its making to its reading, through Spark; run as a process of its own, whose JVM has the s3a connector.
 
-Prints one line of JSON: what each step found.  usage: on_s3.py ROOT [--short | --session], with storage options as JSON on standard input.
+Prints one line of JSON: what each step found.  usage: on_s3.py ROOT [--short | --session | --several], with storage options as JSON on standard input.
 """
 
 from __future__ import annotations
@@ -88,6 +88,35 @@ def by_settings_of_the_session(root: str, options: dict[str, str]) -> dict[str, 
     return found
 
 
+def over_several_tables(root: str, options: dict[str, str]) -> dict[str, Any]:
+    """Transactions over two tables under one arbiter, by the public calls alone."""
+    import pyarrow as pa
+
+    import rowlock
+    from rowlock import DeltaTable
+
+    spark = rowlock.spark(cores=2, memory_mb=1024, stores=["s3"])
+    rowlock.append(f"{root}/orders", pa.table({"id": [1], "sku": [7]}), storage_options=options)
+    rowlock.append(f"{root}/stock", pa.table({"sku": [7, 8], "n": [5, 5]}), storage_options=options)
+    orders = DeltaTable.forPath(spark, f"{root}/orders".replace("s3://", "s3a://"), storage_options=options)
+    stock = DeltaTable.forPath(spark, f"{root}/stock", storage_options=options)
+    with rowlock.transaction([orders, stock]) as txn:
+        txn[stock].update("sku = 7", {"n": "n - 1"})
+        txn[orders].append(txn[stock].toDF().where("sku = 7").selectExpr("2L AS id", "sku"))
+    found: dict[str, Any] = {"versions": sorted(txn.receipt.versions.values())}
+    a, b = rowlock.read_together([orders, stock])
+    found["rows"] = [a.count(), b.agg({"n": "sum"}).first()[0]]
+
+    def sell(txn: Any) -> None:
+        txn.sql(f"UPDATE delta.`{root}/stock` SET n = n - 1 WHERE sku = 8".replace("s3://", "s3a://"))
+        txn.sql(f"INSERT INTO delta.`{root}/orders` SELECT 3, sku FROM delta.`{root}/stock` WHERE n = 4 AND sku = 8".replace("s3://", "s3a://"))
+
+    found["run"] = sorted(rowlock.run([orders, stock], sell).versions.values())
+    found["after"] = [rowlock.read(spark, f"{root}/{name}", storage_options=options).count() for name in ("orders", "stock")]
+    spark.stop()
+    return found
+
+
 def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[str, str]) -> bool:
     """A source that reads the target is known as such, under Spark's name for the folder."""
     from rowlock.engines.spark.statements.sources import versions_read
@@ -98,4 +127,6 @@ def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[
 
 if __name__ == "__main__":
     given = json.load(sys.stdin)
-    print(json.dumps(by_settings_of_the_session(sys.argv[1], given) if "--session" in sys.argv else main(sys.argv[1], given, "--short" in sys.argv)))
+    other = {"--session": by_settings_of_the_session, "--several": over_several_tables}
+    step = next((step for name, step in other.items() if name in sys.argv), None)
+    print(json.dumps(step(sys.argv[1], given) if step else main(sys.argv[1], given, "--short" in sys.argv)))

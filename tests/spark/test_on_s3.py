@@ -19,18 +19,27 @@ from rowlock import DeltaTable
 from rowlock.engines.spark.session.clouds import options_of_session, session_settings
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.exceptions import InvalidInput, StorageError
+from rowlock.storage.dynamodb import create_table
 from rowlock.storage.open import open_store
+from servers.dynamodb import DynamoDb
 from servers.minio import ACCESS_KEY, SECRET_KEY, Minio
 
 pytestmark = pytest.mark.spark
 HERE = Path(__file__)
 
 
-def on_s3(minio: Minio, *options: str) -> tuple[dict[str, object], str]:
+def on_s3(minio: Minio, *options: str, more: Mapping[str, str] | None = None) -> tuple[dict[str, object], str]:
     """What the steps found, and all that was said, in a process of its own: the connector's JARs would slow every other test's session."""
     path = os.pathsep.join([str(HERE.parents[2] / "src"), str(HERE.parents[1])])
     command = [sys.executable, str(HERE.with_name("on_s3.py")), f"{minio.fresh_root()}/my table", *options]
-    done = subprocess.run(command, input=json.dumps(minio.storage_options), capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=300)
+    done = subprocess.run(
+        command,
+        input=json.dumps({**minio.storage_options, **(more or {})}),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
 
@@ -70,6 +79,16 @@ def test_keys_that_stand_in_the_sessions_settings_alone(minio: Minio, monkeypatc
     found, said = on_s3(minio, "--session")
     assert found == {"sql": [[1000, 499_506]], "append": 1001}
     assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in said
+
+
+@pytest.mark.soak("30 s, of which most is a session with the connector; local tables under the arbiter are in test_multi_table", ci=True)
+def test_transactions_over_several_tables(minio: Minio, dynamodb: DynamoDb) -> None:
+    """With nothing but storage options, and the names that Spark and Rowlock have for one place."""
+    more = {f"{name.removesuffix('_DYNAMODB')}_DYNAMODB": value for name, value in dynamodb.storage_options.items()}
+    more |= {"AWS_S3_LOCKING_PROVIDER": "dynamodb", "DELTA_DYNAMO_TABLE_NAME": "of_several"}
+    create_table(more)
+    found, _ = on_s3(minio, "--several", more=more)
+    assert found == {"versions": [1, 1], "rows": [2, 9], "run": [2, 2], "after": [3, 2]}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.api import frames
-from rowlock.api.handle import Handle, session_commits
+from rowlock.api.handle import session_commits
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.overwrites import is_dynamic
 from rowlock.api.sql.target import Target, check_given, evolves, fitted, write_arguments
@@ -92,7 +92,7 @@ def insert(target: Target, plan: Any) -> None:
     evolving = (has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())) or evolves({})
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
-    rows = nodes.frame(with_defaults(nodes, plan, Handle(target.spark, target.path).state.refresh))
+    rows = nodes.frame(with_defaults(nodes, plan, target.handle.state.refresh))
     spec = nodes.mapping(plan.partitionSpec())
     table = target.table().toDF()
     partitions = {c.lower() for c in target.partition_columns()}

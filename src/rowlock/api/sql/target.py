@@ -75,13 +75,19 @@ class Target:
         part_of = open_part.get()
         return self.table() if part_of is None else part_of(self.path).alias(self.alias or self._whole_name())
 
+    @property
+    def handle(self) -> Handle:
+        """The table that is there: opened as the transaction opened it in which the statement runs."""
+        part_of = open_part.get()
+        return Handle(self.spark, self.path, name=self._listed_name()) if part_of is None else part_of(self.path)._handle
+
     def table(self) -> DeltaTable:
         """The table that is there, under its alias."""
-        return DeltaTable(Handle(self.spark, self.path, name=self._listed_name())).alias(self.alias or self._whole_name())
+        return DeltaTable(self.handle).alias(self.alias or self._whole_name())
 
     def partition_columns(self) -> tuple[str, ...]:
         """The columns that the table is partitioned by."""
-        return tuple(Handle(self.spark, self.path).state.refresh().partition_columns)
+        return tuple(self.handle.state.refresh().partition_columns)
 
     def _whole_name(self) -> TableName:
         """The name with its schema and its catalog, by which expressions may call the table without an alias."""
@@ -114,7 +120,7 @@ def fitted(
             table=target.path,
             condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
         )
-    head = Handle(target.spark, target.path).state.refresh()
+    head = target.handle.state.refresh()
     if evolving:
         head = replace(head, metadata=widened_metadata(head, columns_of_frame(rows.toDF(*names))))
     schema = table_schema(head)
@@ -221,7 +227,7 @@ def check_given(target: Target, names: Iterable[str]) -> None:
     """Raises SchemaMismatch for a column that an INSERT leaves out and that has no value of its own, where the session's setting gives it no null."""
     if str(target.spark.conf.get("spark.sql.defaultColumn.useNullsForMissingDefaultValues", "true")).lower() == "true":
         return
-    schema, given = Handle(target.spark, target.path).state.refresh().schema, {n.lower() for n in names}
+    schema, given = target.handle.state.refresh().schema, {n.lower() for n in names}
     for field in schema.fields:
         if field.name.lower() not in given and not (is_identity(field) or {CURRENT_DEFAULT, GENERATION_EXPRESSION} & field.metadata.keys()):
             text = f"The INSERT has no value for column {field.name}, and spark.sql.defaultColumn.useNullsForMissingDefaultValues=false gives it no null"

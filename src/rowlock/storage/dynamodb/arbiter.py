@@ -61,6 +61,11 @@ class ArbitratedStore:
     def is_remote(self) -> bool:
         return self.inner.is_remote
 
+    @property
+    def settings(self) -> object:
+        """The settings by which the inner store is reached, for others who read its files (Spark's session); None where it has none."""
+        return getattr(self.inner, "settings", None)
+
     def __repr__(self) -> str:
         return f"ArbitratedStore({self.inner!r}, {self.entries.name!r})"
 
