@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -242,3 +243,20 @@ def test_mistakes(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], tm
         txn[orders].delete("id = 1")
         stock.update("sku = 8", {"n": "0"})
     assert len(rows(orders)) == 2
+
+
+@pytest.mark.soak("every block of docs/multi-table.md; the calls are each in a test of their own", ci=True)
+def test_the_code_of_the_guide_runs(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], make: Made, tmp_path: Path) -> None:
+    orders, stock = tables
+    orders.setProperties({"delta.enableChangeDataFeed": "true"})
+    blocks = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "multi-table.md").read_text(), flags=re.DOTALL)
+    names: dict[str, Any] = {"rowlock": rowlock, "spark": spark, "orders": orders, "stock": stock, "orders_path": path(orders)}
+    names |= {
+        "order": spark.createDataFrame([(3, 7, 1)], "id bigint, sku bigint, n bigint"),
+        "bookmarks": make("bookmarks", job=["orders to stock"], version=[1]),
+    }
+    blocks = [b.replace("2026-11-20 08:00:00", datetime.datetime.now().isoformat(sep=" ")) for b in blocks]
+    for block in [*blocks, *blocks, blocks[-1]]:  # the last time nothing is new
+        exec(block, names)
+    assert names["receipt"].versions == {}
+    assert rows(names["bookmarks"]) == [("orders to stock", 3)] and rows(stock)[0] == (7, 6), "two sales, each counted once more by the pipeline"
