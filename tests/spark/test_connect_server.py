@@ -534,6 +534,8 @@ def test_what_needs_an_engine_is_refused_by_name(served: Served, tmp_path: Path)
         "rowlock.write": lambda: rowlock.write(rows, path),
         "rowlock.changes": lambda: rowlock.changes(spark, path, 0),
         "rowlock.run": lambda: rowlock.run(t, lambda txn: None),
+        "rowlock.transaction": lambda: rowlock.transaction([t, t]),
+        "rowlock.read_together": lambda: rowlock.read_together([t, t]),
         "rowlock.sql": lambda: rowlock.sql(spark, "SELECT 1"),
         "rowlock.enable": lambda: rowlock.enable(spark),
         "rowlock.streaming.read": lambda: rowlock.streaming.read(spark, path),
