@@ -56,9 +56,7 @@ class Lane:
         try:
             if self._held is not None:
                 held, self._held = self._held, None
-                with contextlib.suppress(OSError):
-                    self._system.flock(held, fcntl.LOCK_UN)  # closing is not enough: a forked child may have the descriptor too
-                    self._system.close(held)
+                _let_go(held, self._system)
         finally:
             self._threads.release()
 
@@ -88,6 +86,13 @@ class Lane:
             return None
 
 
+def _let_go(descriptor: int, system: SystemCalls) -> None:
+    """Releases the kernel's lock and closes its descriptor."""
+    with contextlib.suppress(OSError):
+        system.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a forked child may have the descriptor too
+        system.close(descriptor)
+
+
 class _FlockWaiter:
     """Waits for the kernel's lock in a separate thread, since flock has no timeout; a lock that is acquired too late is released at once."""
 
@@ -101,7 +106,7 @@ class _FlockWaiter:
             self._system.flock(self._descriptor, fcntl.LOCK_EX)
         with self._lock:
             if self._given_up:
-                self._system.close(self._descriptor)
+                _let_go(self._descriptor, self._system)
             else:
                 self._acquired.set()
 

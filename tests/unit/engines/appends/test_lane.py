@@ -41,6 +41,13 @@ def free(folder: str) -> bool:
         os.close(descriptor)
 
 
+def wait_for_waiters() -> None:
+    """Waits until the threads that wait for the kernel's lock are done."""
+    for waiter in [n for n in threading.enumerate() if n.name == "rowlock lane"]:
+        waiter.join(60)
+        assert not waiter.is_alive()
+
+
 def test_it_is_held_until_the_outermost_block_ends(folder: str) -> None:
     lane = Lane(folder)
     with lane:
@@ -78,11 +85,29 @@ def test_a_holder_that_has_stopped_is_passed_and_not_waited_for_again(folder: st
             pass
     assert waits == [0.01]
     fcntl.flock(holder, fcntl.LOCK_UN)
-    for _ in range(1000):  # the turn that came too late is given back by its own thread
-        if free(folder):
-            break
-        threading.Event().wait(0.005)
+    wait_for_waiters()  # the turn that came too late is given back by its own thread
     assert free(folder)
+
+
+def test_a_turn_that_comes_too_late_is_given_back_although_a_forked_child_has_its_descriptor(folder: str, holder: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.01)
+    with Lane(folder):
+        pass
+    end, held = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(held)
+        os.close(holder)
+        os.read(end, 1)
+        os._exit(0)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_UN)
+        wait_for_waiters()
+        assert free(folder)
+    finally:
+        os.close(held)
+        os.waitpid(child, 0)
+        os.close(end)
 
 
 def test_appends_go_on_beside_a_holder_that_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
