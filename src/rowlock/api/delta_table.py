@@ -22,10 +22,9 @@ from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, Struct
 from rowlock.engines.spark.frames.answers import detail_frame, history_frame
 from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
-from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, application
+from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, asked
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import state_of
-from rowlock.transaction.transaction import Options
 
 
 class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
@@ -432,10 +431,8 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             >>> txn.receipt.version
             1
         """
-        options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
-        if user_metadata is not None:
-            arguments.text(user_metadata, "user_metadata")
-        return DeltaTransaction(self._handle, options, application(app_id, app_version), self._receipts, self._alias, user_metadata=user_metadata)
+        options, app, text = asked(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
+        return DeltaTransaction(self._handle, options, app, self._receipts, self._alias, user_metadata=text)
 
 
 __all__ = ["DeltaTable", "TableNotFound"]

@@ -25,7 +25,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction import multi_table
 from rowlock.transaction.multi_table import MultiTableReceipt, Part
-from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, Options, application
+from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, Options, asked
 from rowlock.transaction.state.receipt import Reruns
 from rowlock.transaction.transaction import Transaction
 
@@ -46,11 +46,10 @@ class MultiTableTransaction:
         {'...': 1, '...': 1}
     """
 
-    def __init__(
-        self, handles: Sequence[Handle], options: Options, app: SetTransaction | None, user_metadata: str | None, reruns: Reruns | None = None
-    ) -> None:
+    def __init__(self, handles: Sequence[Handle], options: Options, app: SetTransaction | None, user_metadata: str | None) -> None:
         self._handles, self._options, self._app, self._user_metadata = handles, options, app, user_metadata
-        self._reruns = reruns or Reruns()
+        self._reruns = Reruns()
+        """What `rowlock.run` threw away of the same work before, for the receipts."""
         self._opened: list[OpenTransaction] = []
         self._parts: list[DeltaTransaction] = []
         self._receipt: MultiTableReceipt | None = None
@@ -90,6 +89,11 @@ class MultiTableTransaction:
                         opened.txn.note_read(version)
 
         return told
+
+    @property
+    def _transaction(self) -> Transaction:
+        """The transaction of the first table, for the account of a try that failed."""
+        return self._opened[0].txn
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -232,15 +236,8 @@ def transaction(
         >>> txn.receipt.pending
         ()
     """
-    options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
-    if user_metadata is not None:
-        arguments.text(user_metadata, "user_metadata")
-    return MultiTableTransaction(handles_of(tables, "rowlock.transaction"), options, application(app_id, app_version), user_metadata)
-
-
-def first_of(txn: MultiTableTransaction) -> Transaction:
-    """The transaction of the first table, for the account of a try that failed."""
-    return txn._opened[0].txn
+    how = asked(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
+    return MultiTableTransaction(handles_of(tables, "rowlock.transaction"), *how)
 
 
 def read_together(tables: Tables, timestamp: str | datetime.datetime | None = None) -> list[DataFrame]:

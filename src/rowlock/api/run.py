@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from rowlock import arguments
 from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
-from rowlock.api.multi_table import MultiTableTransaction, Tables, first_of, handles_of, transaction
+from rowlock.api.multi_table import MultiTableTransaction, Tables, handles_of
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.exceptions import WrongType
 from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.run import run_again
-from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict
+from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, asked
 from rowlock.transaction.state.receipt import Receipt, Reruns
-from rowlock.transaction.transaction import Transaction
 
 
 class _Options(TypedDict, total=False):
@@ -88,33 +87,28 @@ def run(
     most = max(0, arguments.number(retries, "retries"))
     how = (isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
     if isinstance(table, (list, tuple)):
-        handles_of(table, "rowlock.run")
-        together: MultiTableReceipt = _run(lambda: transaction(table, *how), lambda txn: txn.receipt, fn, first_of, most)
+        handles = handles_of(table, "rowlock.run")
+        together: MultiTableReceipt = _run(lambda: MultiTableTransaction(handles, *asked(*how)), fn, most)
         return together
     if not isinstance(table, DeltaTable):
         raise WrongType(f"table must be a DeltaTable, not {type(table).__name__}")
     check_classic(table._handle.spark, "rowlock.run")
-    receipt: Receipt = _run(lambda: table.transaction(*how), lambda txn: txn.receipt, fn, lambda txn: txn._runner.txn, most)
+    receipt: Receipt = _run(lambda: table.transaction(*how), fn, most)
     return receipt
 
 
-T = TypeVar("T", DeltaTransaction, MultiTableTransaction)
-R = TypeVar("R")
-
-
-def _run(made: Callable[[], T], receipt_of: Callable[[T], R | None], fn: Callable[[T], Any], transaction_of: Callable[[T], Transaction], most: int) -> R:
+def _run(made: Callable[[], DeltaTransaction | MultiTableTransaction], fn: Callable[[Any], Any], most: int) -> Any:
     """Runs `fn` in the transaction that `made` makes, at most `most` times more; the receipt."""
 
-    def begin(reruns: Reruns) -> T:
+    def begin(reruns: Reruns) -> DeltaTransaction | MultiTableTransaction:
         txn = made()
         txn._reruns = reruns
         return txn
 
-    def carry_out(txn: T) -> R:
+    def carry_out(txn: DeltaTransaction | MultiTableTransaction) -> Any:
         with txn:
             fn(txn)
-        receipt = receipt_of(txn)
-        assert receipt is not None
-        return receipt
+        assert txn.receipt is not None
+        return txn.receipt
 
-    return run_again(begin, carry_out, transaction_of, most=most, again=lambda options, _: options.on_conflict != "fail")
+    return run_again(begin, carry_out, lambda txn: txn._transaction, most=most, again=lambda options, _: options.on_conflict != "fail")

@@ -25,7 +25,7 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import logger
 from rowlock.transaction.waiting.turns import turn_of
 
-Put = Callable[[Sequence[Proposal]], list[Over] | None]
+Put = Callable[[], list[Over] | None]
 
 
 def commit(what: Proposal) -> Receipt:
@@ -34,7 +34,12 @@ def commit(what: Proposal) -> Receipt:
     Raises what the proposal raises when it is moved to a head (conflicts by policy, and errors that serial execution has too),
     CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
-    return commit_all([what], lambda _: put(what))[0]
+
+    def put() -> list[Over] | None:
+        over = _put(what)
+        return None if over is None else [over]
+
+    return commit_all([what], put)[0]
 
 
 def commit_all(parts: Sequence[Proposal], put: Put) -> list[Receipt]:
@@ -83,7 +88,7 @@ def _rounds(parts: Sequence[Proposal], turns: Sequence[TurnRequest | None], put:
 def _in_lanes(waiting: Sequence[Proposal], parts: Sequence[Proposal], start: float, put: Put) -> list[Over] | None:
     """Takes the lanes of those that are waiting, one within the other; then moves all parts once more, and puts."""
     if not waiting:
-        return _moved(parts, in_lane=True) or put(parts)
+        return _moved(parts, in_lane=True) or put()
     with waiting[0].lane:  # nothing between: an interrupt there would keep the lane for good
         waiting[0].watch.add("wait", clock.monotonic_s() - start)
         return _in_lanes(waiting[1:], parts, start, put)
@@ -99,7 +104,7 @@ def _moved(parts: Sequence[Proposal], *, in_lane: bool) -> list[Over] | None:
     return ended if len(ended) == len(parts) else None
 
 
-def put(what: Proposal) -> list[Over] | None:
+def _put(what: Proposal) -> Over | None:
     """Writes the files and tries one put; None where another writer took the version."""
     with what.watch.time("write"):
         what.write()
@@ -111,13 +116,9 @@ def put(what: Proposal) -> list[Over] | None:
         with what.watch.time("put"):
             won = outcome.put(what.state, head, what.commit_file, what.txn_id)
     except CommitUnknown as error:
-        return _one(what.put_ended(version, error))
+        return what.put_ended(version, error)
     what.phase("after_put")
-    return _one(what.put_ended(version, won))
-
-
-def _one(over: Over | None) -> list[Over] | None:
-    return None if over is None else [over]
+    return what.put_ended(version, won)
 
 
 def _after_commit(what: Proposal, version: int) -> None:

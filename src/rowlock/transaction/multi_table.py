@@ -103,6 +103,11 @@ class Part(StagedStatements):
         super().__init__(txn, Attempt(txn, operation), parameters)
         self.is_pending = False
 
+    @property
+    def path(self) -> str:
+        """The table's root."""
+        return self.state.store.root
+
     def move_to(self, head: Snapshot) -> None:
         """Rebases what is staged, and checks what was read; a part that has nothing to write any more stays as one that was read."""
         super().move_to(head)
@@ -142,17 +147,15 @@ def heads_together(states: Sequence[SharedState]) -> list[Snapshot]:
     Every head is read before it is asked whether one has a successor: where none has, all were the newest at the moment between.
     Raises DeltaConcurrentModificationException where commits came faster than they could be read.
     """
-    found: list[Snapshot | None] = [None] * len(states)
+    heads = threads.side_by_side(SharedState.refresh, states, _THREADS)
     for n in range(_ROUNDS):
-        stale = [i for i, head in enumerate(found) if head is None]
-        for i, head in zip(stale, threads.side_by_side(lambda i: states[i].refresh(), stale, _THREADS), strict=True):
-            found[i] = head
-        heads = [head for head in found if head is not None]
         moved = threads.side_by_side(lambda pair: _has_successor(*pair), list(zip(states, heads, strict=True)), _THREADS)
         if not any(moved):
             return heads
-        found = [None if has_moved else head for head, has_moved in zip(found, moved, strict=True)]
         clock.back_off(n, clock.CONFLICT)
+        stale = [i for i, has_moved in enumerate(moved) if has_moved]
+        for i, head in zip(stale, threads.side_by_side(lambda i: states[i].refresh(), stale, _THREADS), strict=True):
+            heads[i] = head
     raise DeltaConcurrentModificationException(
         f"{len(states)} tables could not be read as of one instant: in each of {_ROUNDS} rounds one of them was committed to meanwhile.",
         table=states[0].store.root,
@@ -198,11 +201,9 @@ def commit(parts: Sequence[Part]) -> MultiTableReceipt:
     for part in ordered:
         refuse_removal(part.txn, part.txn.base)
     _check_step(ordered)
-    receipts = [part.receipt(None) for part in ordered] if all(part.has_nothing for part in ordered) else loop.commit_all(ordered, lambda _: _put(ordered))
-    by_path = {part.state.store.root: receipt for part, receipt in zip(ordered, receipts, strict=True)}
-    return MultiTableReceipt(
-        {p.state.store.root: by_path[p.state.store.root] for p in parts}, parts[0].txn_id, tuple(p.state.store.root for p in ordered if p.is_pending)
-    )
+    receipts = [part.receipt(None) for part in ordered] if all(part.has_nothing for part in ordered) else loop.commit_all(ordered, lambda: _put(ordered))
+    receipt_of = dict(zip(ordered, receipts, strict=True))
+    return MultiTableReceipt({part.path: receipt_of[part] for part in parts}, parts[0].txn_id, tuple(part.path for part in ordered if part.is_pending))
 
 
 def _check_step(parts: Sequence[Part]) -> bool:
@@ -210,9 +211,9 @@ def _check_step(parts: Sequence[Part]) -> bool:
     done = [part for part in parts if part.attempt.already_committed]
     if done and (rest := [part for part in parts if part not in done and not part.has_nothing]):
         raise InvalidInput(
-            f"step {done[0].txn.app} of the application is in the log of {done[0].state.store.root} already, but not in that of {rest[0].state.store.root}: "
+            f"step {done[0].txn.app} of the application is in the log of {done[0].path} already, but not in that of {rest[0].path}: "
             "one of them got it outside of this transaction. Commit the rest of the step in a transaction of its own, under another app_id",
-            table=rest[0].state.store.root,
+            table=rest[0].path,
         )
     return bool(done)
 
@@ -224,7 +225,7 @@ def _put(parts: Sequence[Part]) -> list[Over] | None:
     writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
     versions = {part: part.head.version + 1 for part in writing}
     if len(writing) + len(only_read) > 1:
-        record = [{"table": p.state.store.root, "id": p.head.metadata.id, "version": v} for p, v in versions.items()]
+        record = [{"table": p.path, "id": p.head.metadata.id, "version": v} for p, v in versions.items()]
         for part in writing:
             part.record = {"tables": record}
     for part in writing:
@@ -246,7 +247,7 @@ def _put(parts: Sequence[Part]) -> list[Over] | None:
     if isinstance(done, Taken):
         return None
     if isinstance(done, Unknown):
-        raise outcome.unknown(writing[0].txn_id, writing[0].state.store.root, versions[writing[0]], StorageError(done.reason))
+        raise outcome.unknown(writing[0].txn_id, writing[0].path, versions[writing[0]], StorageError(done.reason))
     for part, version, answer in zip(writing, asked, done, strict=False):
         _take(part, version, answer)
     return [Over(versions.get(part)) for part in parts]
@@ -263,17 +264,16 @@ def _asked(writing: Sequence[Part], only_read: Sequence[Part]) -> list[Version]:
 
 def _take(part: Part, version: Version, answer: PutOutcome | None) -> None:
     """Takes what became of one version after all of them were decided.  Raises CorruptLog where another writer's file is in its place."""
-    root, log = part.state.store.root, part.state.log
     if isinstance(answer, Lost):
         raise CorruptLog(
             f"version {version.number} was claimed for transaction {part.txn_id}, but a writer that does not use the arbiter had put its own file there: "
             f"the transaction's changes are in its other tables and not in this one. All writers of a table must use one arbiter; `rowlock history PATH --ids` shows its commits",
-            table=root,
+            table=part.path,
             version=version.number,
             file=names.commit_key(version.number),
         )
     if isinstance(answer, Committed) and version.data is not None:
-        outcome.landed(log, version.number, part.commit_file, part.txn_id, answer, part.head)
+        outcome.landed(part.state.log, version.number, part.commit_file, part.txn_id, answer, part.head)
         part.state.carry(version.number, version.data, answer.tag)
     else:
         part.is_pending = True

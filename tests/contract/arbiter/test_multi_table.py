@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from contract.arbiter.world import TABLE
+from contract.arbiter.transfers import Bank, begin, end, stage, transfer
+from contract.arbiter.world import TABLE, Faulty
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
@@ -19,17 +19,13 @@ from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.names import commit_key
 from rowlock.storage import MemoryStore, Unknown
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
-from rowlock.transaction.multi_table import MultiTableReceipt, Part, check_tables, commit, heads_together
-from rowlock.transaction.run import run_again
+from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, heads_together
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
-from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.transaction import Transaction
 from rowlock_simulation.memory.sql.script import parse
-from rowlock_simulation.memory.statements import operation, parameters, statements_of
+from support.locks.clocks import TestClock
 
 SCHEMA = schema_string([("k", "long", True), ("v", "long", True)])
-Bank = Sequence[InMemory]
 
 
 def bank(client: Any, tables: int = 2, **properties: str) -> Bank:
@@ -45,26 +41,6 @@ def bank(client: Any, tables: int = 2, **properties: str) -> Bank:
 def same_tables(bank: Bank, client: Any) -> Bank:
     """The tables as another process opens them."""
     return [InMemory(store=ArbitratedStore(b.state.store.inner, EntryTable(client, TABLE), scheme="s3a")) for b in bank]  # type: ignore[attr-defined]
-
-
-def begin(bank: Bank, options: Options | None = None, app: SetTransaction | None = None) -> list[Transaction]:
-    check_tables([b.state for b in bank])
-    return [b.table.begin(options, snapshot=head, app=app) for b, head in zip(bank, heads_together([b.state for b in bank]), strict=True)]
-
-
-def stage(txn: Transaction, text: str) -> None:
-    if not txn.already_committed:
-        txn.execute(*statements_of(parse(text), txn.base))
-
-
-def end(txns: Sequence[Transaction], *texts: str) -> MultiTableReceipt:
-    """Commits the transactions, of which each is called by its statement."""
-    named = [(operation(parse(t)), parameters(parse(t))) if t else ("READ", {}) for t in texts]
-    txn_id = clock.new_id()
-    for txn, text in zip(txns, texts, strict=True):
-        if not text:
-            txn.app = None
-    return commit([Part(txn, *name, txn_id) for txn, name in zip(txns, named, strict=True)])
 
 
 def run(bank: Bank, *texts: str, options: Options | None = None, app: SetTransaction | None = None) -> MultiTableReceipt:
@@ -211,21 +187,9 @@ def test_a_step_that_is_in_one_log_alone_is_refused(client: Any) -> None:
 def test_lost_for_good_is_unknown_only_while_it_is(client: Any) -> None:
     """No answer to the claim at all: CommitUnknown, and both tables have it, or none."""
     tables = bank(client)
-
-    class Deaf:
-        def __getattr__(self, name: str) -> Any:
-            def call(**arguments: Any) -> Any:
-                done = getattr(client, name)(**arguments)
-                if name == "transact_write_items":
-                    from botocore.exceptions import ReadTimeoutError
-
-                    raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
-                return done
-
-            return call
-
-    with pytest.raises(CommitUnknown) as raised:
-        run(same_tables(tables, Deaf()), "APPEND (8, 1)", "APPEND (8, 2)")
+    deaf = Faulty(client, lose=lambda name, _: "after" if name == "transact_write_items" else None)
+    with clock.use(TestClock()), pytest.raises(CommitUnknown) as raised:
+        run(same_tables(tables, deaf), "APPEND (8, 1)", "APPEND (8, 2)")
     for t in tables:
         written = t.state.log.read_commit(2)
         assert written is not None and written.txn_id == raised.value.txn_id
@@ -270,30 +234,10 @@ def test_what_cannot_be_is_refused_by_name(client: Any) -> None:
         check_tables([a.state, plain.state])
 
 
-def transfer(bank: Bank, rng: random.Random, receipts: list[MultiTableReceipt]) -> None:
-    """Moves money between two of the tables, also where the amount depends on what was read."""
-    source, target = rng.sample(range(len(bank)), 2)
-    texts = ["" for _ in bank]
-    k, amount = rng.randint(1, 3), rng.randint(1, 9)
-    texts[source], texts[target] = f"UPDATE SET v = v - {amount} WHERE k = {k}", f"UPDATE SET v = v + {amount} WHERE k = {k}"
-
-    def carry_out(txns: list[Transaction]) -> Receipt:
-        for txn, text in zip(txns, texts, strict=True):
-            if text:
-                stage(txn, text)
-            elif rng.random() < 0.5:
-                txn.note_read()
-        receipts.append(end(txns, *texts))
-        return next(iter(receipts[-1].tables.values()))
-
-    run_again(lambda _: begin(bank), carry_out, lambda txns: txns[0], most=200, again=lambda *_: True)
-
-
 @pytest.mark.parametrize("tables", [2, 3])
 def test_a_reader_of_all_tables_always_sees_the_same_sum(client: Any, tables: int) -> None:
     """I3 across tables: 6 writers, of which each is a process of its own, transfer; a reader sums all the time."""
     first = bank(client, tables)
-    receipts: list[MultiTableReceipt] = []
     stop = []
 
     def read() -> int:
@@ -309,10 +253,9 @@ def test_a_reader_of_all_tables_always_sees_the_same_sum(client: Any, tables: in
         writers = []
         for n in range(6):
             mine = first if n < 2 else same_tables(first, client)  # two share their state
-            writers.append(pool.submit(lambda mine=mine, n=n: [transfer(mine, random.Random(n * 10 + i), receipts) for i in range(3)]))
+            writers.append(pool.submit(lambda mine=mine, n=n: [transfer(mine, random.Random(n * 10 + i)) for i in range(3)]))
         try:
-            for w in writers:
-                w.result()
+            receipts = [receipt for w in writers for receipt in w.result()]
         finally:
             stop.append(True)
         assert reader.result() > 0

@@ -13,11 +13,13 @@ from botocore.exceptions import ClientError
 
 from contract.arbiter.delta_side import Stopped
 from contract.arbiter.world import TABLE, Faulty, NoCopy, World
+from rowlock import clock
 from rowlock.protocol.names import commit_key
 from rowlock.storage import Committed, Lost, MemoryStore, Unknown
 from rowlock.storage.dynamodb import EntryTable
 from rowlock.storage.dynamodb.together import Taken, Version, common_arbiter, put_all
 from rowlock.storage.store import StorageError
+from support.locks.clocks import TestClock
 
 
 @dataclass
@@ -114,7 +116,8 @@ def test_a_lost_reply_is_resolved(tables: Tables, moment: str, times: int) -> No
 
 def test_no_reply_at_all_is_unknown_and_never_half(tables: Tables) -> None:
     client = Faulty(tables.worlds[0].client, lose=lambda name, _: "after" if name == "transact_write_items" else None)
-    assert isinstance(put_all(tables.versions(1, "a", client=client)), Unknown)
+    with clock.use(TestClock()):
+        assert isinstance(put_all(tables.versions(1, "a", client=client)), Unknown)
     assert tables.there(1) == [b"a0", b"a1", b"a2"]
 
 
@@ -129,6 +132,26 @@ def test_a_lost_reply_and_then_another_is_there(tables: Tables) -> None:
 
     assert put_all(tables.versions(1, "a", client=Faulty(tables.worlds[0].client, lose=lose))) == Taken(frozenset({1}))
     assert tables.there(1) == [None, b"theirs", None]
+
+
+def test_a_look_that_is_refused_after_a_lost_reply_is_unknown(tables: Tables) -> None:
+    """The request was served; before its entries were looked for, the credentials ran out: it is no failure."""
+    asked: list[str] = []
+
+    def lose(name: str, _: Any) -> str | None:
+        if name == "transact_write_items":
+            asked.append(name)
+            if len(asked) == 1:
+                return "after"
+            raise ClientError({"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": [{"Code": "ConditionalCheckFailed"}] * 3}, name)  # type: ignore[typeddict-unknown-key]
+        if name == "get_item" and len(asked) > 1:
+            raise ClientError({"Error": {"Code": "ExpiredTokenException"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, name)
+        return None
+
+    with clock.use(TestClock()):
+        outcome = put_all(tables.versions(1, "a", client=Faulty(tables.worlds[0].client, lose=lose)))
+    assert isinstance(outcome, Unknown) and "ExpiredToken" in outcome.reason
+    assert tables.there(1) == [b"a0", b"a1", b"a2"]
 
 
 def test_a_request_whose_token_is_forgotten_finds_its_own_entries(tables: Tables) -> None:
@@ -153,20 +176,17 @@ def test_a_request_whose_token_is_forgotten_finds_its_own_entries(tables: Tables
 def test_a_conflict_with_another_transaction_is_tried_again(tables: Tables) -> None:
     left = [3]
 
-    class Busy:
-        def __getattr__(self, name: str) -> Any:
-            def call(**arguments: Any) -> Any:
-                if name == "transact_write_items" and left[0]:
-                    left[0] -= 1
-                    reasons = [{"Code": "None"}, {"Code": "TransactionConflict"}, {"Code": "None"}]
-                    raise ClientError({"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}, name)  # type: ignore[typeddict-unknown-key]
-                return getattr(tables.worlds[0].client, name)(**arguments)
+    def lose(name: str, _: Any) -> None:
+        if name == "transact_write_items" and left[0]:
+            left[0] -= 1
+            reasons = [{"Code": "None"}, {"Code": "TransactionConflict"}, {"Code": "None"}]
+            raise ClientError({"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}, name)  # type: ignore[typeddict-unknown-key]
 
-            return call
-
-    assert put_all(tables.versions(1, "a", client=Busy())) == [Committed()] * 3
-    left[0] = 10**6
-    assert put_all(tables.versions(2, "b", client=Busy())) == Taken(frozenset({0, 1, 2}))
+    busy = Faulty(tables.worlds[0].client, lose=lose)
+    with clock.use(TestClock()):
+        assert put_all(tables.versions(1, "a", client=busy)) == [Committed()] * 3
+        left[0] = 10**6
+        assert put_all(tables.versions(2, "b", client=busy)) == Taken(frozenset({0, 1, 2}))
     assert tables.there(2) == [None] * 3
 
 
@@ -174,17 +194,13 @@ def test_a_commit_of_one_table_beside_a_transaction_is_tried_again(tables: Table
     """DynamoDB refuses a PutItem on an entry that a transaction holds just then."""
     left = [2]
 
-    class Held:
-        def __getattr__(self, name: str) -> Any:
-            def call(**arguments: Any) -> Any:
-                if name == "put_item" and left[0]:
-                    left[0] -= 1
-                    raise ClientError({"Error": {"Code": "TransactionConflictException"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, name)
-                return getattr(tables.worlds[0].client, name)(**arguments)
+    def lose(name: str, _: Any) -> None:
+        if name == "put_item" and left[0]:
+            left[0] -= 1
+            raise ClientError({"Error": {"Code": "TransactionConflictException"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, name)
 
-            return call
-
-    assert tables.worlds[0].ours(client=Held()).put_if_absent(commit_key(1), b"alone") == Committed() and not left[0]
+    held = Faulty(tables.worlds[0].client, lose=lose)
+    assert tables.worlds[0].ours(client=held).put_if_absent(commit_key(1), b"alone") == Committed() and not left[0]
 
 
 def test_a_writer_that_dies_after_the_claim_has_committed_everywhere(tables: Tables) -> None:

@@ -53,7 +53,7 @@ class World:
 
 
 class Faulty:
-    """A client that stops before some puts, or has no reply for some."""
+    """A client that stops before some puts, or has no reply for some; what `lose` raises, it raises instead of asking."""
 
     def __init__(self, client: Any, *, stop_at: Any = None, lose: Any = None) -> None:
         self._client, self._stop_at, self._lose = client, stop_at, lose

@@ -87,13 +87,12 @@ def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[
     nodes = Replaced(spark, lambda node: _plan(nodes, node, part_of))
     own = statements.own_statement(nodes, text)
     if own is not None:
-        _check_within(own.kind)
+        if part_of is not None:
+            raise _not_within(own.kind)
         return _answered(spark, statements.carry_out_own(nodes, own))
     if is_enabled(spark) and part_of is None:
         return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
     plan = parsed(nodes, text, args)
-    if is_command(nodes, plan) and statements.statement_kind(plan) not in _WITHIN:
-        _check_within(statement_name(str(plan.getClass().getName())))
     if not is_command(nodes, plan):
         if class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
             for each in nodes.items(plan.children()):
@@ -102,9 +101,11 @@ def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[
         if has_commands(nodes, plan):
             refuse("Several statements in one", None, "Rowlock carries out one statement at a time", "Write them one by one")
         return nodes.frame(plan)
+    name = str(plan.getClass().getName())
+    if part_of is not None and statements.statement_kind(plan) not in _WITHIN:
+        raise _not_within(statement_name(name))
     if statements.answer_of(nodes, plan, True) is not None:
         return _answered(spark, statements.carry_out(nodes, plan))
-    name = str(plan.getClass().getName())
     if name in HARMLESS and class_name(plan) not in ("CompoundBody", "ExplainCommand", "CreateView", "CacheTableAsSelect"):
         return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
     refuse(statement_name(name), None, "rowlock.sql runs queries, and statements on Delta tables", "Use spark.sql")
@@ -114,10 +115,9 @@ _WITHIN = frozenset(("UpdateTable", "DeleteFromTable", "MergeIntoTable", "Insert
 """The statements that a transaction over several tables may have, by the classes of their plans."""
 
 
-def _check_within(statement: str) -> None:
-    """Raises InvalidInput where a transaction over several tables is open, which has no such statement."""
-    if open_part.get() is not None:
-        raise InvalidInput(f"{statement} cannot be part of a transaction over several tables, which has UPDATE, DELETE, MERGE, INSERT and queries")
+def _not_within(statement: str) -> InvalidInput:
+    """The error for a statement that a transaction over several tables does not have."""
+    return InvalidInput(f"{statement} cannot be part of a transaction over several tables, which has UPDATE, DELETE, MERGE, INSERT and queries")
 
 
 def _answered(spark: SparkSession, frame: DataFrame | None) -> DataFrame:

@@ -106,7 +106,7 @@ class ArbitratedStore:
             return Lost()
         return self.publish(entry, data)
 
-    def entry_of(self, version: int) -> Entry:
+    def new_entry(self, version: int) -> Entry:
         """A new entry for a commit of this table."""
         file_name = f"{version:020d}.json"
         return Entry(self.table_path, file_name, f".tmp/{file_name}.{clock.new_id()}")
@@ -119,7 +119,7 @@ class ArbitratedStore:
         if self.inner.head(names.commit_key(version)) is not None:
             return None
         self._check_previous_version(version)
-        entry = self.entry_of(version)
+        entry = self.new_entry(version)
         self.inner.put(entry.temp_key, data)
         return entry
 

@@ -13,9 +13,9 @@ tempPath, which no other writer uses (I2).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, InvalidInput
@@ -23,6 +23,7 @@ from rowlock.protocol.names import LOG_DIRECTORY
 from rowlock.protocol.paths import SCHEME
 from rowlock.storage.store import StorageError
 
+T = TypeVar("T")
 CLAIM_TRIES = 5
 TOGETHER_TRIES = 10
 _IF_ABSENT = {"ConditionExpression": "attribute_not_exists(fileName)"}
@@ -128,7 +129,7 @@ class EntryTable:
 
     def get(self, table_path: str, file_name: str) -> Entry | None:
         """The entry of a commit, by a consistent read; None if there is none."""
-        item = self._ask("get_item", Key=_key(Entry(table_path, file_name, "")), ConsistentRead=True).get("Item")
+        item = self._ask("get_item", Key=_key(table_path, file_name), ConsistentRead=True).get("Item")
         return entry_of(item) if item else None
 
     def latest(self, table_path: str) -> Entry | None:
@@ -152,26 +153,18 @@ class EntryTable:
         Another writer's entry has a different temp_path.  Retrying after a lost reply is safe: at worst it finds our own
         entry.  Raises ArbiterUnreachable if it remains unknown whether the claim was, or will be, carried out.
         """
-        unclear: ArbiterUnreachable | None = None
-        for n in range(CLAIM_TRIES):
+
+        def attempt() -> Entry | None:
             try:
                 self._call("put_item", **self._put_if_absent(entry.item()), ReturnValuesOnConditionCheckFailure="ALL_OLD")
-                return entry
             except _ConditionFailed as taken:
-                try:
-                    held = entry_of(taken.item) if taken.item else self.get(entry.table_path, entry.file_name)
-                except ArbiterUnreachable as e:
-                    unclear, held = e, None
-                if held is not None:
-                    return held
-            except ArbiterUnreachable as e:
-                unclear = e
-            except (StorageError, InvalidInput) as e:
-                if unclear is None:
-                    raise
-                unclear = ArbiterUnreachable(f"{unclear}; then {e}")  # an earlier request may have been carried out
-            clock.back_off(n, clock.ARBITER)
-        raise unclear or ArbiterUnreachable(f"the entry of {entry.file_name} appears and disappears in the DynamoDB table {self.name}")
+                return entry_of(taken.item) if taken.item else self.get(entry.table_path, entry.file_name)
+            return entry
+
+        held = _until_clear(CLAIM_TRIES, attempt)
+        if held is None:
+            raise ArbiterUnreachable(f"the entry of {entry.file_name} appears and disappears in the DynamoDB table {self.name}")
+        return held
 
     def claim_all(self, entries: Sequence[Entry], absent: Sequence[Entry]) -> frozenset[int]:
         """Creates all entries if none of them, and none of `absent`, exists (I1): one TransactWriteItems.
@@ -180,32 +173,24 @@ class EntryTable:
         the entries, and by the same request again: DynamoDB carries it out once.
         Raises ArbiterUnreachable if it remains unknown whether the entries were, or will be, created.
         """
-        token, unclear = clock.new_id(), cast(ArbiterUnreachable | None, None)
+        token = clock.new_id()
         items: list[dict[str, Any]] = [{"Put": self._put_if_absent(e.item())} for e in entries]
-        items += [{"ConditionCheck": {"TableName": self.name, "Key": _key(e), **_IF_ABSENT}} for e in absent]
-        for n in range(TOGETHER_TRIES):
+        items += [{"ConditionCheck": {"TableName": self.name, "Key": _key(e.table_path, e.file_name), **_IF_ABSENT}} for e in absent]
+
+        def attempt() -> frozenset[int] | None:
             try:
                 self._call("transact_write_items", TransactItems=items, ClientRequestToken=token)
-                return frozenset()
             except _Cancelled as cancelled:
-                taken = frozenset(i for i, reason in enumerate(cancelled.reasons) if reason.get("Code") == "ConditionalCheckFailed")
                 if refused := [r for r in cancelled.reasons if r.get("Code") in ("ValidationError", "ItemCollectionSizeLimitExceeded")]:
                     raise StorageError(f"transact_write_items on the DynamoDB table {self.name} failed: {refused[0].get('Message', '')}") from None
-                if taken:
-                    try:
-                        return frozenset() if self._is_created(entries) else taken  # an earlier request may have been carried out
-                    except ArbiterUnreachable as e:
-                        unclear = e
-            except ArbiterUnreachable as e:
-                unclear = e
-            except (StorageError, InvalidInput) as e:
-                if unclear is None:
-                    raise
-                unclear = ArbiterUnreachable(f"{unclear}; then {e}")
-            clock.back_off(n, clock.ARBITER)
-        if unclear is None:  # other requests held the same entries each time, so this one was never carried out
-            return frozenset(range(len(entries)))
-        raise unclear
+                taken = frozenset(i for i, reason in enumerate(cancelled.reasons) if reason.get("Code") == "ConditionalCheckFailed")
+                if not taken:  # others were at work on the same entries
+                    return None
+                return frozenset() if self._is_created(entries) else taken  # an earlier request may have been carried out
+            return frozenset()
+
+        taken = _until_clear(TOGETHER_TRIES, attempt)
+        return frozenset(range(len(entries))) if taken is None else taken  # others were at work each time: it was never carried out
 
     def _is_created(self, entries: Sequence[Entry]) -> bool:
         """Whether these very entries exist: all do, or none, since one request creates them."""
@@ -227,7 +212,12 @@ class EntryTable:
         """Deletes the entry if it is complete and unchanged; returns whether it was deleted."""
         same = {":ours": {"S": entry.temp_path}, ":true": {"S": "true"}}
         try:
-            self._ask("delete_item", Key=_key(entry), ConditionExpression="tempPath = :ours AND complete = :true", ExpressionAttributeValues=same)
+            self._ask(
+                "delete_item",
+                Key=_key(entry.table_path, entry.file_name),
+                ConditionExpression="tempPath = :ours AND complete = :true",
+                ExpressionAttributeValues=same,
+            )
         except _ConditionFailed:
             return False
         return True
@@ -274,9 +264,31 @@ def raise_for(error: Exception, table: str, what: str) -> NoReturn:
     raise StorageError(f"{what} on the DynamoDB table {table} is not possible: {type(error).__name__}: {error}") from error
 
 
-def _key(entry: Entry) -> dict[str, dict[str, str]]:
+def _until_clear(tries: int, attempt: Callable[[], T | None]) -> T | None:
+    """The first answer of `attempt`, which is asked again after a pause while it has none; None where it never had one.
+
+    Raises ArbiterUnreachable if it remains unknown whether one of the requests was, or will be, carried out; what the first one raises, if that is refused.
+    """
+    unclear: ArbiterUnreachable | None = None
+    for n in range(tries):
+        try:
+            if (answer := attempt()) is not None:
+                return answer
+        except ArbiterUnreachable as e:
+            unclear = e
+        except (StorageError, InvalidInput) as e:
+            if unclear is None:
+                raise
+            unclear = ArbiterUnreachable(f"{unclear}; then {e}")  # an earlier request may have been carried out
+        clock.back_off(n, clock.ARBITER)
+    if unclear is not None:
+        raise unclear
+    return None
+
+
+def _key(table_path: str, file_name: str) -> dict[str, dict[str, str]]:
     """The key of an entry's row, in DynamoDB's JSON."""
-    return {"tablePath": {"S": entry.table_path}, "fileName": {"S": entry.file_name}}
+    return {"tablePath": {"S": table_path}, "fileName": {"S": file_name}}
 
 
 def spellings(root: str, scheme: str | None = None) -> tuple[str, ...]:

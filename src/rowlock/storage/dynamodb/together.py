@@ -76,7 +76,7 @@ def _prepared(version: Version) -> Entry | None:
     """The entry of a version, its bytes in their temporary place; None where the version's file exists."""
     if version.data is not None:
         return version.store.prepared(version.number, version.data)
-    return None if version.store.inner.head(names.commit_key(version.number)) is not None else version.store.entry_of(version.number)
+    return None if version.store.inner.head(names.commit_key(version.number)) is not None else version.store.new_entry(version.number)
 
 
 def _claimed(versions: Sequence[Version], entries: Sequence[Entry]) -> frozenset[int]:

@@ -102,6 +102,23 @@ class Options:
         return DELTA_LEVELS[self.isolation or "snapshot"]
 
 
+def asked(
+    isolation: Isolation | None,
+    on_conflict: OnConflict | None,
+    granularity: Granularity | None,
+    app_id: str | None,
+    app_version: int | None,
+    lock: Lock | None,
+    lock_timeout: float | None,
+    user_metadata: str | None,
+) -> tuple[Options, SetTransaction | None, str | None]:
+    """What the arguments of a transaction of several statements ask for: options, the step of an application, the user's text.  Raises InvalidInput, WrongType."""
+    options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
+    if user_metadata is not None:
+        arguments.text(user_metadata, "user_metadata")
+    return options, application(app_id, app_version), user_metadata
+
+
 def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
     """The SetTransaction of `app_id` and `app_version`, None if neither is given.  Raises InvalidInput where one is missing or wrong."""
     if app_id is None and app_version is None:

@@ -53,6 +53,8 @@ def _kept(column: schema.StructField, metadata: Mapping[str, object]) -> schema.
 def columns_of_frame(frame: DataFrame) -> schema.StructType:
     """The columns that a table gets from a DataFrame: where the session does not fill up char values as they are read, char(n) becomes varchar(n)."""
     columns, spark = delta_schema(frame.schema), frame.sparkSession
+    if not any(KEY in f.metadata for f in columns.fields):  # the session is asked where it has a say
+        return columns
     if spark.conf.get("spark.sql.readSideCharPadding", "true") == "true" and not char_is_varchar(spark):
         return columns
     return schema.StructType(tuple(replace(f, metadata={**f.metadata, KEY: as_varchar(f.metadata[KEY])}) if KEY in f.metadata else f for f in columns.fields))
