@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.read.row_ids import MaterializedIds
 from rowlock.exceptions import MetadataChangedException
+from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.storage.local import LocalStore

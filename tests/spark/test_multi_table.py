@@ -22,6 +22,7 @@ from rowlock import DeltaTable
 from rowlock.api import handle
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput, UnsupportedFeature, WrongType
 from rowlock.storage.open import open_store
+from rowlock.transaction.state.phases import Observer, use_observer
 from support.arbiter import arbitrated
 
 Made = Callable[..., DeltaTable]
@@ -213,14 +214,44 @@ def test_leases_of_all_tables_are_taken_first(spark: SparkSession, tables: tuple
     assert attempts == [1] * 4 and rows(stock)[0] == (7, 14) and rows(orders)[0] == (1, 7, 5)
 
 
+@pytest.mark.parametrize("statement", ["OPTIMIZE delta.`{}`", "UPDATE delta.`{}` SET n = 0 WHERE sku = 8", "DELETE FROM delta.`{}` WHERE sku = 7"])
+def test_tables_on_a_local_disk_beside_delta_spark(spark: SparkSession, tmp_path: Path, statement: str) -> None:
+    """Without an arbiter: what delta-spark does to a prepared table comes after the transaction, of which no other row is lost."""
+    tracked = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
+    for name in ("a", "b"):
+        for sku in (7, 8, 9):
+            rowlock.append(str(tmp_path / name), pa.table({"sku": [sku], "n": [10]}), properties=tracked)
+    home, other = sorted((DeltaTable.forPath(spark, str(tmp_path / name)) for name in ("a", "b")), key=lambda t: t._handle.state.refresh().metadata.id)
+    text, met = statement.format(path(other)), []
+
+    class Between(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "prepared" and not met:
+                met.append(spark.sql(text).collect())
+
+    with use_observer(Between()), rowlock.transaction([other, home]) as txn:
+        txn[other].update("sku < 9", {"n": "n - 1"})
+        txn[other].append(spark.createDataFrame([(10, 1)], "sku bigint, n bigint"))
+        txn[home].delete("sku = 9")
+    receipt = txn.receipt
+    assert met and receipt is not None and len(receipt.versions) == 2 and receipt.pending == ()
+    left = {"OPTIMIZE": [(10, 1), (7, 9), (8, 9), (9, 10)], "UPDATE": [(10, 1), (7, 9), (8, 0), (9, 10)], "DELETE": [(10, 1), (8, 9), (9, 10)]}[text.split()[0]]
+    assert rows(other) == left and rows(home) == [(7, 10), (8, 10)]
+    for t in (home, other):
+        assert sorted(map(tuple, spark.read.format("delta").load(path(t)).collect()), key=str) == rows(t)
+        assert sorted(duckdb.sql(f"select * from delta_scan('{path(t)}')").fetchall(), key=str) == rows(t)
+    assert len({r["_row_id"] for r in rowlock.read(spark, path(other), with_row_ids=True).collect()}) == len(left)
+
+
 def test_mistakes(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders, stock = tables
     rowlock.append(str(tmp_path / "plain"), pa.table({"k": [1]}))
     with monkeypatch.context() as patch:
         patch.setattr(handle, "open_store", open_store)
         plain = DeltaTable.forPath(spark, str(tmp_path / "plain"))
-    with pytest.raises(UnsupportedFeature, match="one DynamoDB arbiter"), rowlock.transaction([orders, plain]):
-        pass
+    with pytest.raises(UnsupportedFeature, match="without a common DynamoDB arbiter"), rowlock.transaction([orders, plain]) as both:
+        both[orders].update("id = 1", {"n": "n + 1"})
+        both[plain].update(set={"k": "k + 1"})
     for wrong in (orders, "x", 7):
         with pytest.raises(WrongType):
             rowlock.transaction(wrong)

@@ -24,10 +24,11 @@ from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction import multi_table
-from rowlock.transaction.multi_table import MultiTableReceipt, Part
+from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, Options, asked
 from rowlock.transaction.state.receipt import Reruns
 from rowlock.transaction.transaction import Transaction
+from rowlock.transaction.two_phase.prepare import Part
 
 Tables = Sequence[DeltaTable | str]
 """Tables by their handles, or by their paths for the session of the process."""
@@ -206,9 +207,9 @@ def transaction(
 ) -> MultiTableTransaction:
     """Statements on several tables that are committed to all of them or to none: `with rowlock.transaction([orders, stock]) as txn:`.
 
-    The tables are plain Delta tables whose commits one DynamoDB table arbitrates (docs/multi-table.md).  The block sees all of them as they were at
-    one instant.  Runs no Spark job itself.  Where others commit first, each part is rebased over what changed in its table.  Under `serializable` and `write_serializable` what the
-    block has read in one table still holds when it writes to another.
+    Any Delta tables that can be written (docs/multi-table.md): those under one DynamoDB arbiter are committed by one request, others are prepared one by one
+    and decided by one put.  The block sees all of them as they were at one instant.  Runs no Spark job itself.  Where others commit first, each part is
+    rebased over what changed in its table.  Under `serializable` and `write_serializable` what the block has read in one table still holds when it writes to another.
 
     Args:
         tables: At least two tables: DeltaTables, or paths for the session of the process.
@@ -227,7 +228,7 @@ def transaction(
     Raises:
         InvalidInput: A value is not allowed, there is only one table, or one is named twice.
         WrongType: An argument is of another type.
-        UnsupportedFeature: When the block begins: no arbiter is common to all tables.
+        UnsupportedFeature: When the block ends: no arbiter is common to all tables, and rows change in two tables of which neither tracks its rows.
 
     Examples:
         >>> with rowlock.transaction([orders, stock]) as txn:

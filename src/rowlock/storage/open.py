@@ -120,11 +120,16 @@ def real_place(place: str) -> str:
     return os.path.realpath(decoded) if decoded.startswith("/") else decoded.rstrip("/")
 
 
+def beside(store: ObjectStore, folder: str) -> ObjectStore:
+    """The store of another folder (an absolute path or URI), with the settings of `store`.  Raises InvalidInput."""
+    settings = getattr(store, "settings", None)
+    return open_store(folder, settings.given if isinstance(settings, Settings) else None)
+
+
 def is_table(store: ObjectStore, folder: str) -> bool:
     """Whether another folder (an absolute path or URI) has a Delta log; False if it may not be read.  It is opened with the settings of `store`."""
-    settings = getattr(store, "settings", None)
     with contextlib.suppress(StorageError, InvalidInput):
-        return open_store(folder, settings.given if isinstance(settings, Settings) else None).exists("_delta_log")
+        return beside(store, folder).exists("_delta_log")
     return False
 
 
@@ -138,9 +143,8 @@ def locate(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     if not is_absolute(relative):
         return store, relative
     folder, _, name = relative.rpartition("/")
-    settings = getattr(store, "settings", None)
     try:
-        return open_store(folder or "/", settings.given if isinstance(settings, Settings) else None), name
+        return beside(store, folder or "/"), name
     except InvalidInput as e:
         raise InvalidInput(
             f"the table names a file by its absolute path, {relative}, which cannot be opened: {e}. "

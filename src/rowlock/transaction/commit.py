@@ -128,7 +128,7 @@ def _after_commit(what: Proposal, version: int) -> None:
         what.state.forget()  # what was known was of a table that was here before
         return
     try:
-        newest = what.state.newest()
+        newest = what.state.newest(settled=False)
         _write_checksum(what, newest)
         manifests.follow_quietly(what.state, newest, version)
         has_checkpoint = what.state.log.maybe_checkpoint(newest)

@@ -11,22 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rowlock import clock, display, threads
-from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, UnsupportedFeature
+from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import names
+from rowlock.protocol.prepared import closed_in, prepared_by
 from rowlock.storage.dynamodb.together import MOST_TABLES, Taken, Version, common_arbiter, put_all
+from rowlock.storage.open import real_place
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
 from rowlock.transaction import commit as loop
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.rebase.onto_head import refuse_removal
-from rowlock.transaction.staged_statements import StagedStatements
-from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.transaction.state.proposal import Over
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
+from rowlock.transaction.two_phase import prepare as two_phase
+from rowlock.transaction.two_phase.prepare import Part
 
 _ROUNDS = 20
 _LOOKED_AT = 100
@@ -95,50 +96,16 @@ class MultiTableReceipt:
         ]
 
 
-class Part(StagedStatements):
-    """What one transaction staged in one table, or only read of it: a proposal that is committed together with those of other tables."""
-
-    def __init__(self, txn: Pending, operation: str, parameters: Mapping[str, Any], txn_id: str) -> None:
-        txn.txn_id = txn_id
-        super().__init__(txn, Attempt(txn, operation), parameters)
-        self.is_pending = False
-
-    @property
-    def path(self) -> str:
-        """The table's root."""
-        return self.state.store.root
-
-    def move_to(self, head: Snapshot) -> None:
-        """Rebases what is staged, and checks what was read; a part that has nothing to write any more stays as one that was read."""
-        super().move_to(head)
-
-    @property
-    def has_nothing(self) -> bool:
-        return not self.txn.program or super().has_nothing
-
-    @property
-    def is_only_read(self) -> bool:
-        """Whether nothing is written, and what was read must still hold at the commit."""
-        return self.has_nothing and not self.attempt.already_committed and (self.txn.reads_table or self.txn.touches) and self.options.isolation != "snapshot"
-
-
 def check_tables(states: Sequence[SharedState]) -> None:
-    """Raises InvalidInput for fewer than two tables, one that is named twice, or too many; UnsupportedFeature where no arbiter is common to all."""
+    """Raises InvalidInput for fewer than two tables, one that is named twice, or too many."""
     if len(states) < 2:
         raise InvalidInput("a transaction over several tables names at least two; for one table, use table.transaction()")
-    if len(states) > MOST_TABLES:
-        raise InvalidInput(f"a transaction can be over {MOST_TABLES} tables at most, not {len(states)}")
-    roots = [s.store.root for s in states]
+    most = two_phase.MOST_TABLES if common_arbiter([s.store for s in states]) is None else MOST_TABLES
+    if len(states) > most:
+        raise InvalidInput(f"a transaction can be over {most} tables at most, not {len(states)}")
+    roots = [real_place(s.store.root) for s in states]
     if twice := [root for n, root in enumerate(roots) if root in roots[:n]]:
         raise InvalidInput("a table is named twice in a transaction over several tables; name it once", table=twice[0])
-    if common_arbiter([s.store for s in states]) is None:
-        raise UnsupportedFeature(
-            f"a transaction over several tables needs one DynamoDB arbiter for all of them, in one account and region; this is not so for {', '.join(roots)}. "
-            "Open each table with storage_options={'AWS_S3_LOCKING_PROVIDER': 'dynamodb', ...}, the same for all (docs/multi-table.md)",
-            feature="transactions over several tables without a common arbiter",
-            access="write",
-            table=roots[0],
-        )
 
 
 def heads_together(states: Sequence[SharedState]) -> list[Snapshot]:
@@ -183,9 +150,18 @@ def heads_at(states: Sequence[SharedState], timestamps_ms: Sequence[int]) -> lis
                 for table, version in commit.info.together if commit.info is not None else ():
                     if (m := at.get(table)) is not None:
                         wanted[m] = max(wanted[m], version)
+                for table, version in prepared_by(commit):
+                    if (m := at.get(table)) is not None:
+                        wanted[m] = max(wanted[m], _closed_at(states[m], version, commit.txn_id))
             looked[n] = found[n].version
         found = [head if head.version == v else state.log.at(v) for state, head, v in zip(states, found, wanted, strict=True)]
     return found
+
+
+def _closed_at(state: SharedState, prepared: int, txn_id: str | None) -> int:
+    """The version that closes what a decided transaction had prepared in a version of a table."""
+    head = state.refresh()
+    return next((c.version for c in state.log.commits(prepared, head.version) if closed_in(c) == txn_id), prepared)
 
 
 def _has_successor(state: SharedState, head: Snapshot) -> bool:
@@ -197,11 +173,15 @@ def commit(parts: Sequence[Part]) -> MultiTableReceipt:
 
     Raises as the commit of one table does, for each of them; InvalidInput where the application's step is in some of the logs only.
     """
-    ordered = sorted(parts, key=lambda part: part.txn.base.metadata.id)
+    ordered = sorted(parts, key=lambda part: (part.txn.base.metadata.id, part.path))
     for part in ordered:
         refuse_removal(part.txn, part.txn.base)
     _check_step(ordered)
-    receipts = [part.receipt(None) for part in ordered] if all(part.has_nothing for part in ordered) else loop.commit_all(ordered, lambda: _put(ordered))
+    try:
+        receipts = [part.receipt(None) for part in ordered] if all(part.has_nothing for part in ordered) else loop.commit_all(ordered, lambda: _put(ordered))
+    except BaseException:
+        two_phase.give_up(ordered)
+        raise
     receipt_of = dict(zip(ordered, receipts, strict=True))
     return MultiTableReceipt({part.path: receipt_of[part] for part in parts}, parts[0].txn_id, tuple(part.path for part in ordered if part.is_pending))
 
@@ -222,6 +202,8 @@ def _put(parts: Sequence[Part]) -> list[Over] | None:
     """Writes the files of all parts and tries one put for them; None where another writer was faster in one of the tables."""
     if _check_step(parts):
         return [Over(None)] * len(parts)
+    if common_arbiter([part.state.store for part in parts]) is None:
+        return two_phase.put(parts)
     writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
     versions = {part: part.head.version + 1 for part in writing}
     if len(writing) + len(only_read) > 1:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rowlock.exceptions import RowlockError
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddCdcFile
 from rowlock.transaction import commit as loop
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.group_commit.lead import commit_append, may_join
@@ -87,6 +88,11 @@ class StagedStatements(Single):
             engine, vectors = txn.table.statement_engine, self.state.vectors
             self._files = file_actions(txn.effects, head, engine=engine, vectors=vectors, staging=txn.staging, data_change=txn.data_change)
         self.attempt.attempts += 1
+
+    @property
+    def cdc(self) -> tuple[AddCdcFile, ...]:
+        """The change data files that were written for it."""
+        return self._files.cdc
 
     def commit_file(self) -> bytes:
         return commit_bytes(self.txn, self.attempt, self._files, self.parameters, self.record)

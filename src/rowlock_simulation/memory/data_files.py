@@ -58,7 +58,7 @@ class DataFiles:
         constants = typed_partition(file.partition_values, schema)
         return [{f.name: constants[f.name] if f.name in constants else row.get(f.physical_name) for f in schema.fields} for row in stored]
 
-    def materialized(self, columns: MaterializedColumns) -> Materialized:
+    def at(self, columns: MaterializedColumns) -> Materialized:
         """A function that reads the row ids and commit versions of rows from these columns of their file."""
 
         def found(file: AddFile, positions: Numbers) -> tuple[Numbers, Numbers]:

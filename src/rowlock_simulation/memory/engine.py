@@ -178,7 +178,7 @@ class MemoryEngine:
     def _kept_by(self, block: RowBlock, snapshot: Snapshot) -> Identities | None:
         """The ids and commit versions that the rows of a block keep; None where the table does not track rows."""
         columns = columns_of(snapshot)
-        return None if columns is None else preserved_identities(block, snapshot, self.files.materialized(columns))
+        return None if columns is None else preserved_identities(block, snapshot, self.files.at(columns))
 
     def _written(self, rows: Sequence[Row], snapshot: Snapshot, kept: Identities | None) -> InFiles:
         """Writes the rows of a block to files."""
@@ -249,7 +249,7 @@ class MemoryEngine:
         living = self._live(piece, snapshot.schema)
         columns = columns_of(snapshot)
         origin = _origin([(piece.path, position) for position, _ in living])
-        kept = None if columns is None else identities(origin, {piece.path: piece.file}, self.files.materialized(columns))
+        kept = None if columns is None else identities(origin, {piece.path: piece.file}, self.files.at(columns))
         return [StagedFile(add) for add, _ in self.files.write([row for _, row in living], snapshot, kept)]
 
     def row_ids(self, piece: Slice, snapshot: Snapshot) -> list[tuple[int, int]]:
@@ -257,7 +257,7 @@ class MemoryEngine:
         columns = columns_of(snapshot)
         assert columns is not None, "the table does not track its rows"
         origin = _origin([(piece.path, position) for position, _ in self._live(piece, snapshot.schema)])
-        found = identities(origin, {piece.path: piece.file}, self.files.materialized(columns))
+        found = identities(origin, {piece.path: piece.file}, self.files.at(columns))
         return list(zip(found.ids.tolist(), found.commit_versions.tolist(), strict=True))
 
     def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
@@ -307,7 +307,7 @@ class MemoryEngine:
         """Row ids and commit versions of the rows at these addresses."""
         columns = columns_of(snapshot)
         assert columns is not None, "the table does not track its rows"
-        return identities(origin, snapshot.files.get(origin.paths), self.files.materialized(columns))
+        return identities(origin, snapshot.files.get(origin.paths), self.files.at(columns))
 
     def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
         """The rows at these addresses, in this order, as a derived block."""

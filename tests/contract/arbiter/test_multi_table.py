@@ -1,10 +1,12 @@
-"""Transactions over several tables under one DynamoDB arbiter, on the engine in memory: all or none, and serializable across tables (I1, I2, I3)."""
+"""Transactions over several tables, on the engine in memory: all or none, and serializable across tables (I1, I2, I3); under one DynamoDB arbiter, and without."""
 
 from __future__ import annotations
 
 import random
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +16,10 @@ from contract.arbiter.world import TABLE, Faulty
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, InvalidInput, UnsupportedFeature
+from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, InvalidInput
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.names import commit_key
-from rowlock.storage import MemoryStore, Unknown
+from rowlock.storage import LocalStore, MemoryStore, ObjectStore, Unknown
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, heads_together
 from rowlock.transaction.state.options import Options
@@ -28,19 +30,41 @@ from support.locks.clocks import TestClock
 SCHEMA = schema_string([("k", "long", True), ("v", "long", True)])
 
 
-def bank(client: Any, tables: int = 2, **properties: str) -> Bank:
-    made = []
-    for _ in range(tables):
-        table = InMemory(store=ArbitratedStore(MemoryStore(f"s3://bucket/{uuid.uuid4()}"), EntryTable(client, TABLE), scheme="s3a"))
-        table.create(SCHEMA, (), {"delta.enableDeletionVectors": "true", **properties})
-        table.run(parse("APPEND (1, 100), (2, 100), (3, 100)"))
-        made.append(table)
-    return made
+def filled(store: ObjectStore, **properties: str) -> InMemory:
+    table = InMemory(store=store)
+    table.create(SCHEMA, (), {"delta.enableDeletionVectors": "true", **properties})
+    table.run(parse("APPEND (1, 100), (2, 100), (3, 100)"))
+    return table
+
+
+def bank(client: Any, tables: int = 2) -> Bank:
+    return [filled(ArbitratedStore(MemoryStore(f"s3://bucket/{uuid.uuid4()}"), EntryTable(client, TABLE), scheme="s3a")) for _ in range(tables)]
 
 
 def same_tables(bank: Bank, client: Any) -> Bank:
     """The tables as another process opens them."""
     return [InMemory(store=ArbitratedStore(b.state.store.inner, EntryTable(client, TABLE), scheme="s3a")) for b in bank]  # type: ignore[attr-defined]
+
+
+@dataclass
+class Way:
+    """Tables of a kind: under one arbiter, or on a local disk."""
+
+    client: Any
+    folder: Path
+
+    def bank(self, tables: int = 2) -> Bank:
+        if self.client is not None:
+            return bank(self.client, tables)
+        return [filled(LocalStore(self.folder / str(n)), **{"delta.enableRowTracking": "true"}) for n in range(tables)]
+
+    def again(self, tables: Bank) -> Bank:
+        return same_tables(tables, self.client) if self.client is not None else [InMemory(store=LocalStore(b.state.store.root)) for b in tables]
+
+
+@pytest.fixture(params=["arbiter", "local disk"])
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
+    return Way(request.getfixturevalue("client") if request.param == "arbiter" else None, tmp_path)
 
 
 def run(bank: Bank, *texts: str, options: Options | None = None, app: SetTransaction | None = None) -> MultiTableReceipt:
@@ -72,8 +96,8 @@ def test_both_versions_carry_one_id_and_name_each_other(client: Any) -> None:
     assert "2 tables: committed together" in str(receipt) and receipt.txn_id in receipt._repr_html_()
 
 
-def test_each_table_is_rebased_over_its_own_winners(client: Any) -> None:
-    a, b = tables = bank(client)
+def test_each_table_is_rebased_over_its_own_winners(way: Way) -> None:
+    a, b = tables = way.bank()
     txns = begin(tables)
     stage(txns[0], "UPDATE SET v = v - 10 WHERE k = 1")
     stage(txns[1], "UPDATE SET v = v + 10 WHERE k = 1")
@@ -84,8 +108,8 @@ def test_each_table_is_rebased_over_its_own_winners(client: Any) -> None:
     assert receipt.tables[a.state.store.root].rows_rebased == 1 and receipt.versions[a.state.store.root] == 3
 
 
-def test_a_conflict_in_one_table_leaves_all_as_they_are(client: Any) -> None:
-    a, b = tables = bank(client)
+def test_a_conflict_in_one_table_leaves_all_as_they_are(way: Way) -> None:
+    a, b = tables = way.bank()
     txns = begin(tables, Options(on_conflict="fail"))
     stage(txns[0], "UPDATE SET v = v - 10 WHERE k = 1")
     stage(txns[1], "UPDATE SET v = v + 10 WHERE k = 1")
@@ -97,11 +121,11 @@ def test_a_conflict_in_one_table_leaves_all_as_they_are(client: Any) -> None:
 
 
 @pytest.mark.parametrize(("level", "skewed"), [("serializable", False), ("write_serializable", False), ("snapshot", True)])
-def test_write_skew(client: Any, level: Any, skewed: bool) -> None:
+def test_write_skew(way: Way, level: Any, skewed: bool) -> None:
     """Each reads what the other writes: one of them must see the other, unless the level is snapshot."""
-    a, b = tables = bank(client)
+    a, b = tables = way.bank()
     options = Options(isolation=level)
-    one, two = begin(tables, options), begin(same_tables(tables, client), options)
+    one, two = begin(tables, options), begin(way.again(tables), options)
     one[0].note_read()
     stage(one[1], "UPDATE SET v = 0 WHERE k = 1")
     two[1].note_read()
@@ -115,14 +139,14 @@ def test_write_skew(client: Any, level: Any, skewed: bool) -> None:
     assert (values(a)[1], values(b)[1]) == (0 if skewed else 100, 0)
 
 
-def test_a_read_table_that_moves_right_before_the_put_is_looked_at_again(client: Any) -> None:
+def test_a_read_table_that_moves_right_before_the_put_is_looked_at_again(way: Way) -> None:
     """The condition of the put, not the look before it, says that a table that was only read has not moved."""
-    a, b = tables = bank(client)
-    other = same_tables(tables, client)[0]
+    a, b = tables = way.bank()
+    other = way.again(tables)[0]
 
     class Between(Observer):
         def phase(self, name: str, txn: Any) -> None:
-            if name == "before_put" and a.state.refresh().version == 1:
+            if name == "before_put" and a.state.look().version == 1:
                 with use_observer(Observer()):
                     other.run(parse("UPDATE SET v = 5 WHERE k = 1"))
 
@@ -135,9 +159,9 @@ def test_a_read_table_that_moves_right_before_the_put_is_looked_at_again(client:
     assert values(b)[1] == 100
 
 
-def test_a_statement_that_matched_no_row_counts_as_a_read(client: Any) -> None:
-    a, b = tables = bank(client)
-    other = same_tables(tables, client)[0]
+def test_a_statement_that_matched_no_row_counts_as_a_read(way: Way) -> None:
+    a, _ = tables = way.bank()
+    other = way.again(tables)[0]
     moved = []
 
     class Between(Observer):
@@ -148,24 +172,24 @@ def test_a_statement_that_matched_no_row_counts_as_a_read(client: Any) -> None:
 
     with use_observer(Between()):
         receipt = run(tables, "UPDATE SET v = v + 1 WHERE k = 9", "APPEND (9, 0)")
-    assert moved and values(a)[9] == 2 and receipt.versions == {a.state.store.root: 3, b.state.store.root: 2}, "the row came first, and the update found it"
+    assert moved and values(a)[9] == 2 and len(receipt.versions) == 2, "the row came first, and the update found it"
 
 
-def test_nothing_to_write_anywhere(client: Any) -> None:
-    tables = bank(client)
+def test_nothing_to_write_anywhere(way: Way) -> None:
+    tables = way.bank()
     assert run(tables, "DELETE WHERE k = 77", "UPDATE SET v = 0 WHERE k = 77").versions == {}
     assert [t.state.refresh().version for t in tables] == [1, 1]
 
 
-def test_a_step_of_an_application_is_committed_once(client: Any) -> None:
-    a, b = tables = bank(client)
+def test_a_step_of_an_application_is_committed_once(way: Way) -> None:
+    a, b = tables = way.bank()
     step = SetTransaction("loader", 4)
     texts = ("APPEND (8, 1)", "APPEND (8, 2)")
     run(tables, *texts, app=step)
     again = run(tables, *texts, app=step)
     assert again.already_committed and again.versions == {} and len(a.rows()) == len(b.rows()) == 4
     one = begin(tables, app=SetTransaction("loader", 5))
-    two = begin(same_tables(tables, client), app=SetTransaction("loader", 5))
+    two = begin(way.again(tables), app=SetTransaction("loader", 5))
     for txns in (one, two):
         stage(txns[0], texts[0])
         stage(txns[1], texts[1])
@@ -173,8 +197,8 @@ def test_a_step_of_an_application_is_committed_once(client: Any) -> None:
     assert end(two, *texts).already_committed and len(a.rows()) == 5
 
 
-def test_a_step_that_is_in_one_log_alone_is_refused(client: Any) -> None:
-    a, b = tables = bank(client)
+def test_a_step_that_is_in_one_log_alone_is_refused(way: Way) -> None:
+    a, b = tables = way.bank()
     step = SetTransaction("loader", 4)
     txn = a.table.begin(app=step)
     stage(txn, "APPEND (8, 1)")
@@ -229,19 +253,16 @@ def test_what_cannot_be_is_refused_by_name(client: Any) -> None:
         check_tables([a.state])
     with pytest.raises(InvalidInput, match="named twice"):
         check_tables([a.state, b.state, a.state])
-    plain = InMemory()
-    with pytest.raises(UnsupportedFeature, match="one DynamoDB arbiter"):
-        check_tables([a.state, plain.state])
 
 
 @pytest.mark.parametrize("tables", [2, 3])
-def test_a_reader_of_all_tables_always_sees_the_same_sum(client: Any, tables: int) -> None:
+def test_a_reader_of_all_tables_always_sees_the_same_sum(way: Way, tables: int) -> None:
     """I3 across tables: 6 writers, of which each is a process of its own, transfer; a reader sums all the time."""
-    first = bank(client, tables)
+    first = way.bank(tables)
     stop = []
 
     def read() -> int:
-        mine, seen = same_tables(first, client), 0
+        mine, seen = way.again(first), 0
         while not stop:
             heads = heads_together([b.state for b in mine])
             assert sum(row["v"] for b, head in zip(mine, heads, strict=True) for row in b.rows(head.version)) == 300 * tables
@@ -252,14 +273,14 @@ def test_a_reader_of_all_tables_always_sees_the_same_sum(client: Any, tables: in
         reader = pool.submit(read)
         writers = []
         for n in range(6):
-            mine = first if n < 2 else same_tables(first, client)  # two share their state
+            mine = first if n < 2 else way.again(first)  # two share their state
             writers.append(pool.submit(lambda mine=mine, n=n: [transfer(mine, random.Random(n * 10 + i)) for i in range(3)]))
         try:
             receipts = [receipt for w in writers for receipt in w.result()]
         finally:
             stop.append(True)
         assert reader.result() > 0
-    assert total(same_tables(first, client)) == 300 * tables and len(receipts) == 18
+    assert total(way.again(first)) == 300 * tables and len(receipts) == 18
     for receipt in receipts:
         for path, version in receipt.versions.items():
             table = next(b for b in first if b.state.store.root == path)

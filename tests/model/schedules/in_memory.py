@@ -34,7 +34,9 @@ class InMemory:
         store = store or MemoryStore(f"memory://{clock.new_id()}")
         log = TableLog(store)
         self.state = SharedState(log, store)
-        self.table = Table(log, engine(store, **options), state=self.state)
+        made = engine(store, **options)
+        self.state.shared("row ids", lambda: made.files)
+        self.table = Table(log, made, state=self.state)
         self._override = dict(override or {})
 
     def create(self, schema_string: str, partition: tuple[str, ...], properties: dict[str, str]) -> None:

@@ -19,12 +19,13 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.catalyst.types import compared
-from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
+from rowlock.engines.spark.read.row_ids import changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.parquet.rows import Rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY, is_char

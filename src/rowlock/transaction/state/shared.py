@@ -23,6 +23,7 @@ from rowlock.exceptions import CommitOverwrittenWarning
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
+from rowlock.protocol.prepared import open_version
 from rowlock.storage.lane import lane_of
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.state.vectors import Vectors
@@ -104,7 +105,13 @@ class SharedState:
             return found
 
     def refresh(self) -> Snapshot:
-        """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog.
+        """The newest snapshot, after what a transaction over several tables has prepared in the table is settled.  Raises TableNotFound, UnsupportedFeature, CorruptLog."""
+        while _is_open(latest := self.look()):
+            _settle(self, latest)
+        return latest
+
+    def look(self) -> Snapshot:
+        """The newest snapshot as the log has it; for those who settle it.
 
         Threads that ask at the same time share one look at the log, if it began after they asked.
         """
@@ -127,16 +134,16 @@ class SharedState:
         """The newest snapshot that this process has seen, without I/O and without waiting for a refresh that is under way; None before the first."""
         return self._latest
 
-    def newest(self) -> Snapshot:
-        """The newest snapshot; on a remote store the log is not listed again within a moment.
+    def newest(self, *, settled: bool = True) -> Snapshot:
+        """The newest snapshot; on a remote store the log is not listed again within a moment.  Without `settled` as the log has it, as from `look`.
 
         For places where an old answer costs a lost put at most.  Elsewhere asking is cheap, and this is `refresh`.
         """
         with self._lock:
             known = self._latest
-            if known is not None and self.store.is_remote and clock.monotonic_s() - self._asked_s < _A_MOMENT_S:
+            if known is not None and self.store.is_remote and clock.monotonic_s() - self._asked_s < _A_MOMENT_S and not (settled and _is_open(known)):
                 return known
-        return self.refresh()
+        return self.refresh() if settled else self.look()
 
     def carry(self, version: int, data: bytes, tag: str | None) -> None:
         """Advances the newest snapshot by a commit that just landed, so that it need not be read back; `tag` is the store's, if known."""
@@ -200,6 +207,26 @@ class SharedState:
     def _replaced(self, before: Snapshot) -> int | None:
         """The first of the last few versions whose commit file was replaced; versions that were cleaned up do not count."""
         return next((v for v, mark in self._watched if v != before.version and self._mark(v) not in (mark, None)), None)
+
+
+Settle = Callable[[SharedState, Snapshot], None]
+
+
+def before_use(call: Settle) -> None:
+    """Makes `call` settle what is open in a table before the table is used (see `two_phase.close`, which needs what is above this module)."""
+    global _settle
+    _settle = call
+
+
+def _cannot_settle(state: SharedState, head: Snapshot) -> None:
+    raise RuntimeError("rowlock.transaction.two_phase.close was not imported")
+
+
+_settle: Settle = _cannot_settle
+
+
+def _is_open(head: Snapshot) -> bool:
+    return open_version(head.txns, head.metadata.id) is not None
 
 
 _states: weakref.WeakValueDictionary[str, SharedState] = weakref.WeakValueDictionary()

@@ -10,69 +10,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock.boundary.provenance import Provenance
 from rowlock.boundary.row_identity import NONE, Identities, Numbers, columns_of, identities
-from rowlock.caches import ROW_IDS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, VectorOf, local_frame
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.files import open_parquet
+from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
-from rowlock.storage.store import ObjectStore
 
 _FILE, _BASE, _VERSION = "__rowlock_file", "__rowlock_base_row_id", "__rowlock_commit_version"
 _FILES = StructType([StructField(_FILE, StringType()), StructField(_BASE, LongType()), StructField(_VERSION, LongType())])
-Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
-
-
-class MaterializedIds:
-    """Reads and caches the row ids and commit versions that data files hold in materialized columns.  Thread-safe; driver only."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._kept: Cache[Stored] = Cache(ROW_IDS, _size)
-
-    def forget(self) -> None:
-        """Empties the cache; needed where another table was created at the same place."""
-        self._kept.clear()
-
-    def at(self, columns: MaterializedColumns) -> Any:
-        """A function that reads the ids and commit versions of rows from these columns (see `row_identity.Materialized`)."""
-
-        def found(file: AddFile, positions: Numbers) -> tuple[Numbers, Numbers]:
-            nothing = np.full(len(positions), NONE, np.int64)
-            ids, versions = (nothing if held is None else held[positions] for held in self._stored(file, columns))
-            return ids, versions
-
-        return found
-
-    def _stored(self, file: AddFile, columns: MaterializedColumns) -> Stored:
-        key = (file.content, columns)
-        if (found := self._kept.get(key)) is not None:
-            return found
-        with open_parquet(self._store, file.path, file.size_bytes) as source:
-            names = set(source.schema_arrow.names)
-            held = [_numbers(source.read(columns=[name]).column(0)) if name in names else None for name in columns.names]
-        stored = held[0], held[1]
-        self._kept.put(key, stored)
-        return stored
-
-
-def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    return np.asarray(pc.fill_null(column.cast(pa.int64()), NONE).to_numpy(), dtype=np.int64)
-
-
-def _size(stored: Stored) -> int:
-    return 128 + sum(held.nbytes for held in stored if held is not None)
 
 
 def with_identities(table: pa.Table, found: Identities, columns: MaterializedColumns) -> pa.Table:

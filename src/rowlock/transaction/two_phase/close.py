@@ -1,0 +1,228 @@
+"""Closes what a transaction over several tables has prepared in one of them: rolled forward where its home decided, without data else (I1, I2).
+
+Anybody may close: the owner right after the decision, any writer or reader that meets an open P, whether the owner lives or not.
+The log of the home says which: the first word about the transaction there counts, its commit (C) or a marker that gives it up.
+Who has waited long enough for a word puts the marker; waiting itself decides nothing (I7).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from rowlock import clock
+from rowlock.boundary.effects import Effects
+from rowlock.boundary.engine import Engine
+from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, RowlockError, TableNotFound, VersionNotFound
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.row_ids import MaterializedIds
+from rowlock.protocol import prepared as versions
+from rowlock.protocol.actions import Commit
+from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.prepared import CLOSE, Prepared, open_version
+from rowlock.storage.open import beside
+from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
+from rowlock.transaction.commit import commit
+from rowlock.transaction.publish.abort_marker import AbortMarker
+from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
+from rowlock.transaction.publish.file_actions import file_actions
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.pending import Staging
+from rowlock.transaction.state.proposal import Over, Single
+from rowlock.transaction.state.receipt import Receipt, Stopwatch
+from rowlock.transaction.state.shared import SharedState, before_use, state_of
+from rowlock.transaction.two_phase.follow import RowIds, follow
+
+ABORTED = -1
+PATIENCE_S = 3.0
+"""How long one waits for the decision of a transaction before it is given up: a courtesy to its owner."""
+PATIENCE_PER_TABLE_S = 0.25
+
+
+def settle(state: SharedState, head: Snapshot) -> None:
+    """Closes the P that is open at `head`, after its home has decided; waits for its owner, and gives the transaction up where that takes too long.
+
+    Raises DeltaConcurrentModificationException where the home cannot be read, or says nothing any more.
+    """
+    prepared = _open_in(state, head)
+    home = home_of(state, prepared)
+    start, n = clock.monotonic_s(), 0
+    while (word := word_of(home, prepared)) is None:
+        if clock.monotonic_s() - start >= PATIENCE_S + PATIENCE_PER_TABLE_S * prepared.tables:
+            commit(_Marker(home, prepared))
+            continue
+        clock.back_off(n, clock.CONFLICT)
+        n += 1
+        if not is_open(state.look(), prepared):
+            return
+    commit(Close(state, prepared, word))
+
+
+before_use(settle)
+
+
+def is_open(head: Snapshot, prepared: Prepared) -> bool:
+    """Whether this P is still open at a head."""
+    return open_version(head.txns, head.metadata.id) == prepared.version
+
+
+def _open_in(state: SharedState, head: Snapshot) -> Prepared:
+    """The P that is open at a head.  Raises CorruptLog where it cannot be read."""
+    version = open_version(head.txns, head.metadata.id)
+    found = None if version is None else state.log.read_commit(version)
+    prepared = None if found is None else versions.prepared_in(found)
+    if prepared is None:
+        raise CorruptLog(
+            "a transaction over several tables is open here, and the version that says which cannot be read: it was cleaned up, or written by a newer Rowlock. "
+            "Read the table as of the version before it",
+            table=head.table,
+            version=version,
+        )
+    return prepared
+
+
+def home_of(state: SharedState, prepared: Prepared) -> SharedState:
+    """The state of the table whose log decides.  Raises DeltaConcurrentModificationException where it cannot be read, or is another table."""
+    said, here = prepared.home, state.store
+    places = [] if said.relative is None else [versions.absolute_place(here.root, said.relative)]
+    last: Exception | None = None
+    for place in dict.fromkeys([*places, said.table]):  # first where a copy of the lake has its own
+        try:
+            found = state_of(beside(here, place))
+            if found.look().metadata.id == said.id:
+                return found
+        except (TableNotFound, StorageError, InvalidInput, NotFound) as e:
+            last = e
+    raise _unsettled(state, prepared, f"that table, {said.table}, is not there or cannot be read" if last is None else f"that table cannot be read: {last}")
+
+
+def word_of(home: SharedState, prepared: Prepared) -> int | None:
+    """The version of the home in which the transaction is decided, ABORTED where it was given up, None where nothing is said yet."""
+    head = home.look()
+    if head.metadata.id != prepared.home.id:
+        raise _unsettled(home, prepared, "that table was made anew meanwhile")
+    try:
+        between = home.log.commits(prepared.home.since, head.version)
+    except VersionNotFound:
+        raise _unsettled(home, prepared, "its log was cleaned up since then") from None
+    for found in between:
+        if prepared.txn_id in found.txn_ids:
+            return found.version
+        if prepared.txn_id in found.aborted:
+            return ABORTED
+    return None
+
+
+def _unsettled(state: SharedState, prepared: Prepared, why: str) -> DeltaConcurrentModificationException:
+    return DeltaConcurrentModificationException(
+        f"A transaction over several tables ({prepared.txn_id}) is open at version {prepared.version} of this table, and is decided in the log of "
+        f"{prepared.home.table} (metadata id {prepared.home.id}, after version {prepared.home.since}): {why}.",
+        table=state.store.root,
+        remedy="Make that table readable from here, with the same storage options, and try again; until then this table can be read as of the version before.",
+    )
+
+
+class _Marker(AbortMarker):
+    """The marker, in the home's log, that gives the transaction up; nothing is put where the log has a word about it already."""
+
+    options = Options(turns=False, lane=False)
+
+    def __init__(self, home: SharedState, prepared: Prepared) -> None:
+        super().__init__(home, prepared.txn_id, home.look())
+        self._prepared = prepared
+
+    def look(self, *, in_lane: bool) -> Snapshot:
+        """The newest version, with what is open in it: a marker follows any version, so that no two wait for each other."""
+        return self.state.look()
+
+    def move_to(self, head: Snapshot) -> Over | None:
+        self.head = self.read = head
+        return None if word_of(self.state, self._prepared) is None else Over(None)
+
+
+class Close(Single):
+    """The version that closes a P: with the transaction's data where its home decided in version `word`, without where it is ABORTED."""
+
+    options = Options(turns=False, lane=False)
+
+    def __init__(self, state: SharedState, prepared: Prepared, word: int) -> None:
+        self.state, self._prepared, self._word = state, prepared, word
+        self._staged = None if word == ABORTED else _staged_by(state.store, prepared)
+        self.txn_id = clock.new_id() if self._staged is None else prepared.txn_id
+        self.read_version, self.watch, self.attempts = prepared.version, Stopwatch(clock.monotonic_s), 0
+        self.head: Snapshot = state.look()
+        self.read = self.head
+
+    def look(self, *, in_lane: bool) -> Snapshot:
+        """The newest version, as it is: this is what settles it."""
+        return self.state.look()
+
+    def move_to(self, head: Snapshot) -> Over | None:
+        """Returns the version that another has closed it with."""
+        self.head = self.read = head
+        if is_open(head, self._prepared):
+            return None
+        between = self.state.log.commits(self._prepared.version, head.version) if head.version > self._prepared.version else []
+        found = next((c.version for c in between if versions.closed_in(c) == self._prepared.txn_id), None)
+        return Over(found, by_another=True)
+
+    def commit_file(self) -> bytes:
+        said, staged, head = self._prepared, self._staged, self.head
+        closed: dict[str, Any] = {"txn_id": said.txn_id, "prepared": said.version, "decided": None if self._word == ABORTED else self._word}
+        if staged is None or not _fits(self._base(), head):
+            info = commit_info(
+                CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record={"closed": {**closed, "void": staged is not None}}
+            )
+            return bytes_on(head, info, txns=[versions.closes(head.metadata.id)])
+        ids: RowIds = self.state.shared("row ids", lambda: MaterializedIds(self.state.store))
+        done = follow(staged, self._base(), head, self.state.vectors, ids)
+        effects, staging = Effects(done.tombstones), Staging(files=done.files)
+        files = file_actions(effects, head, engine=cast(Engine, ids), vectors=self.state.vectors, staging=staging)  # it is asked for counts alone
+        tables = [{"table": said.home.table, "id": said.home.id, "version": self._word}]
+        raw = dict(staged.info.raw) if staged.info is not None else {}
+        record = {**raw.get("rowlock", {}), "tables": tables, "closed": {**closed, "overwritten": done.dropped}}
+        info = {**{k: v for k, v in raw.items() if k not in ("inCommitTimestamp", "tags")}, "timestamp": clock.now_ms(), "rowlock": record}
+        steps = [*staged.txns, versions.closes(head.metadata.id)]
+        return bytes_on(head, info, adds=files.adds, removes=files.removes, domains=files.domains, cdc=files.cdc, txns=steps)
+
+    def put_ended(self, version: int, outcome: Any) -> Over | None:
+        over = super().put_ended(version, outcome)
+        if over is not None and self._prepared.post is not None:
+            discard(self.state.store, (self._prepared.post,))
+        return over
+
+    def _base(self) -> Snapshot:
+        return self.head if self.head.version == self._prepared.version else self.state.log.at(self._prepared.version)
+
+    def receipt(self, version: int | None) -> Receipt:
+        return Receipt(version, self.read_version, self.txn_id, CLOSE, attempts=self.attempts)
+
+    def phase(self, name: str) -> None:
+        """Does nothing: the transaction has reported its phases itself."""
+
+    def failed(self, error: RowlockError) -> None:
+        """Does nothing: no work is lost with it."""
+
+
+def _staged_by(store: ObjectStore, prepared: Prepared) -> Commit | None:
+    """The commit that was staged for a table; None where the transaction only read it.  Raises CorruptLog where its post is not there."""
+    if prepared.post is not None:
+        try:
+            data = store.get(prepared.post)
+        except NotFound as e:
+            raise CorruptLog(
+                "what a transaction over several tables does here was posted beside the table, and the post is gone although the transaction is open",
+                table=store.root,
+                version=prepared.version,
+                file=prepared.post,
+            ) from e
+    elif prepared.staged is not None:
+        data = prepared.staged.encode()
+    else:
+        return None
+    return parse_commit(prepared.version, data, store.root)
+
+
+def _fits(base: Snapshot, head: Snapshot) -> bool:
+    """Whether files that were written for `base` can be files of `head`: not where another engine replaced the table's columns meanwhile."""
+    before = {f.physical_name: f.type for f in base.schema.fields}
+    return base.partition_columns == head.partition_columns and all(before.get(f.physical_name, f.type) == f.type for f in head.schema.fields)

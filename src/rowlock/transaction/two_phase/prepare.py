@@ -1,0 +1,198 @@
+"""Commits a transaction over several tables on any stores: prepared in each table but its home, decided by one put in the home's log (I1, I2).
+
+Each P is put by its owner, after the transaction was rebased over all that is in that table's log; from then on the table waits for the
+decision.  The home's version with the transaction's data there is the decision.  Then each P is closed (see `close`).  An attempt that
+somebody gave up by a marker, because its owner took long, ends without effect, and the owner tries again under another id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock import clock, threads
+from rowlock.exceptions import CommitUnknown, RowlockError, StorageError, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import change_feed, row_tracking
+from rowlock.protocol.features import vectors_allowed
+from rowlock.protocol.prepared import PREPARE, Home, Prepared, opens, relative_place
+from rowlock.storage.store import discard
+from rowlock.transaction.commit import commit
+from rowlock.transaction.publish import outcome
+from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
+from rowlock.transaction.staged_statements import StagedStatements
+from rowlock.transaction.state.pending import Attempt, Pending
+from rowlock.transaction.state.proposal import Over
+from rowlock.transaction.state.shared import logger
+from rowlock.transaction.two_phase.close import ABORTED, Close
+
+MOST_TABLES = 20
+INLINE_BYTES = 16_384
+"""A staged commit that is longer is posted beside the table, and not in the P."""
+FOLDER = "_rowlock/prepared"
+_THREADS = 16
+
+
+class Part(StagedStatements):
+    """What one transaction staged in one table, or only read of it: a proposal that is committed together with those of other tables.
+
+    prepared  the P that was put for it and is still open
+    since     the home: its version when the first P was put
+    is_sent   the home: the decision was sent, and is not known to have failed
+    """
+
+    def __init__(self, txn: Pending, operation: str, parameters: Mapping[str, Any], txn_id: str) -> None:
+        txn.txn_id = txn_id
+        super().__init__(txn, Attempt(txn, operation), parameters)
+        self.prepared: Prepared | None = None
+        self.since: int | None = None
+        self.is_pending = self.is_sent = self.is_given_up = False
+
+    @property
+    def path(self) -> str:
+        """The table's root."""
+        return self.state.store.root
+
+    def look(self, *, in_lane: bool) -> Snapshot | None:  # type: ignore[override]
+        """The newest snapshot; None where the table is prepared: what others commit there comes after this transaction."""
+        return None if self.prepared is not None else super().look(in_lane=in_lane)
+
+    def move_to(self, head: Snapshot) -> None:
+        """Rebases what is staged, and checks what was read; a part that has nothing to write any more stays as one that was read."""
+        if self.since is not None and self.since < head.version:
+            self.is_given_up = any(self.txn_id in c.aborted for c in self.state.log.commits(self.since, head.version))
+        super().move_to(head)
+
+    @property
+    def has_nothing(self) -> bool:
+        return not self.txn.program or super().has_nothing
+
+    @property
+    def is_only_read(self) -> bool:
+        """Whether nothing is written, and what was read must still hold at the commit."""
+        return self.has_nothing and not self.attempt.already_committed and (self.txn.reads_table or self.txn.touches) and self.options.isolation != "snapshot"
+
+    @property
+    def must_be_home(self) -> str | None:
+        """Why others could not roll the part forward over any commit of another engine, so that its table must be the home; None where they can."""
+        head, changes_rows = self.head, self.txn.effects.num_tombstones > 0
+        if self.txn.metadata is not None:
+            return "its definition changes"
+        if self.cdc or (changes_rows and change_feed.is_enabled(head.protocol, head.metadata)):
+            return "rows of it change, and it has a change data feed"
+        if changes_rows and not vectors_allowed(head.protocol, head.metadata):
+            return "rows of it change, and it has no deletion vectors (delta.enableDeletionVectors)"
+        if changes_rows and not row_tracking.is_enabled(head.protocol, head.metadata):
+            return f"rows of it change, and it does not track them ({row_tracking.ENABLED})"
+        return None
+
+
+def put(parts: Sequence[Part]) -> list[Over] | None:
+    """Prepares the parts, in reverse order, decides in the home and closes; None where another writer was faster in one of the tables, or gave the attempt up."""
+    writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
+    for part in (p for p in writing if p.prepared is None):
+        with part.watch.time("write"):
+            part.write()
+        part.phase("written")
+    for part in (p for p in only_read if p.prepared is None):
+        part.attempt.attempts += 1
+    if not writing:
+        return [Over(None)] * len(parts)
+    home = _home_of(writing)
+    if home.is_given_up or any(p.prepared is not None and p.prepared.home.table != home.path for p in parts):
+        give_up(parts)
+        txn_id = clock.new_id()
+        for part in parts:
+            part.txn.txn_id = part.txn_id = txn_id
+        return None
+    others = [p for p in parts if p is not home and (p in writing or p in only_read)]
+    if others and home.since is None:
+        home.since = home.head.version
+    for part in reversed(others):  # those of all transactions wait in one direction
+        if part.prepared is None and not _prepare(part, home, len(others) + 1):
+            return None
+    if not _decided(home, others):
+        return None
+    decided = home.head.version + 1
+    closed = threads.side_by_side(lambda part: _closed(part, decided), others, _THREADS)
+    versions = {home: Over(decided), **{p: Over(None if p in only_read else v, by_another=True) for p, v in zip(others, closed, strict=True)}}
+    return [versions.get(part, Over(None)) for part in parts]
+
+
+def give_up(parts: Sequence[Part]) -> None:
+    """Closes what is prepared without data, if the decision was not sent.  What cannot be closed now is closed by whoever meets it."""
+    if any(p.is_sent for p in parts):
+        return
+    for part in parts:
+        part.since, part.is_given_up = None, False
+        if (prepared := part.prepared) is not None:
+            part.prepared = None
+            try:
+                commit(Close(part.state, prepared, ABORTED))
+            except RowlockError as e:
+                logger.warning("what was prepared in version %d of %s will be closed by the next writer: %s", prepared.version, part.path, e)
+
+
+def _home_of(writing: Sequence[Part]) -> Part:
+    """The part whose table decides.  Raises UnsupportedFeature where more than one would have to."""
+    bound = [p for p in writing if p.prepared is None and p.must_be_home is not None]
+    if len(bound) > 1:
+        raise UnsupportedFeature(
+            f"without a common DynamoDB arbiter a transaction can do this in one of its tables only; here it is so in {bound[0].path} ({bound[0].must_be_home}) "
+            f"and in {bound[1].path} ({bound[1].must_be_home}). In the other one enable deletion vectors and row tracking, and disable the change data feed",
+            feature="transactions over several tables without a common arbiter",
+            access="write",
+            table=bound[1].path,
+        )
+    return bound[0] if bound else next((p for p in writing if p.since is not None), writing[0])
+
+
+def _prepare(part: Part, home: Part, tables: int) -> bool:
+    """Puts the P of a part; whether it won."""
+    head, store = part.head, part.state.store
+    assert home.since is not None
+    place = Home(home.path, relative_place(part.path, home.path), home.head.metadata.id, home.since)
+    prepared = Prepared(head.version + 1, part.txn_id, place, tables, None if part.has_nothing else part.commit_file().decode())
+    if prepared.staged is not None and len(prepared.staged) > INLINE_BYTES:
+        key = f"{FOLDER}/{part.txn_id}.json"
+        store.put(key, prepared.staged.encode())
+        prepared = replace(prepared, staged=None, post=key)
+    info = commit_info(PREPARE, {}, clock.new_id(), read_version=head.version, blind=False, metrics={}, record=prepared.record)
+    part.phase("before_put")
+    try:
+        won = outcome.put(part.state, head, lambda: bytes_on(head, info, txns=[opens(head.metadata.id, prepared.version)]), info["txnId"])
+    except CommitUnknown as e:  # whoever finds it gives it up, for this transaction is never decided
+        raise StorageError(
+            f"the store did not say whether the transaction was prepared in this table, so nothing of it is committed: {e}", table=part.path
+        ) from e
+    if won:
+        part.prepared = prepared
+        part.phase("prepared")
+    elif prepared.post is not None:
+        discard(store, (prepared.post,))
+    return won
+
+
+def _decided(home: Part, others: Sequence[Part]) -> bool:
+    """Puts the home's version; whether it won.  Raises CommitUnknown: then the log of the home will say it, to whoever asks."""
+    home.record = {"decided": [{"table": p.path, "prepared": p.prepared.version} for p in others if p.prepared is not None]} if others else {}
+    home.phase("before_put")
+    with home.watch.time("put"):
+        home.is_sent = True
+        won = outcome.put(home.state, home.head, home.commit_file, home.txn_id)
+        home.is_sent = won
+    home.phase("after_put")
+    return won
+
+
+def _closed(part: Part, decided: int) -> int | None:
+    """Closes a part's P after the decision; its version, None where that must wait for others."""
+    assert part.prepared is not None
+    part.phase("decided")
+    try:
+        return commit(Close(part.state, part.prepared, decided)).version
+    except RowlockError as e:
+        logger.warning("version %d of %s is decided and will be rolled forward by its next reader or writer: %s", part.prepared.version, part.path, e)
+        part.is_pending = True
+        return None

@@ -1,0 +1,399 @@
+"""Transactions over several tables without a common arbiter: owners that die or stall at each step, other engines between the steps (I1, I2, I3, I6)."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.arbiter.transfers import Bank, begin, end, stage
+from model.schedules.in_memory import InMemory
+from model.schedules.play import schema_string
+from rowlock import clock
+from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, StorageError, UnsupportedFeature
+from rowlock.protocol.actions import CommitInfo
+from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.names import commit_key
+from rowlock.protocol.prepared import PREPARE, absolute_place, open_version, relative_place
+from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
+from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
+from rowlock.transaction.publish.abort_marker import ABORT
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.two_phase import prepare
+from rowlock_simulation.memory.sql.script import parse
+from support.locks.clocks import TestClock
+
+TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
+OUT, IN = "UPDATE SET v = v - 10 WHERE k = 1", "UPDATE SET v = v + 10 WHERE k = 1"
+Make = Callable[..., InMemory]
+
+
+class Killed(BaseException):
+    """The owner's process ends here."""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def made(name: str, properties: dict[str, str] | None = None) -> InMemory:
+        table = InMemory(store=LocalStore(tmp_path / name))
+        table.create(schema_string([("k", "long", True), ("v", "long", True)]), (), TRACKED if properties is None else properties)
+        table.run(parse("APPEND (1, 100), (2, 100), (3, 100)"))
+        return table
+
+    return made
+
+
+@pytest.fixture
+def bank(make: Make) -> Bank:
+    return sorted([make("a"), make("b")], key=lambda t: t.state.look().metadata.id)  # the first is the home
+
+
+def again(bank: Bank) -> list[InMemory]:
+    """The tables as another process opens them."""
+    return [InMemory(store=LocalStore(b.state.store.root)) for b in bank]
+
+
+def values(table: InMemory) -> dict[int, int]:
+    table.state.refresh()  # as every reader does
+    rows = table.rows()
+    assert len({row["k"] for row in rows}) == len(rows)
+    return {row["k"]: row["v"] for row in rows}
+
+
+def operations(table: InMemory) -> list[str | None]:
+    return [c.info.operation if c.info else None for c in reversed(table.state.log.history())]
+
+
+def transfer(bank: Bank, *texts: str, options: Options | None = None) -> MultiTableReceipt:
+    txns = begin(bank, options)
+    for txn, text in zip(txns, texts, strict=True):
+        if text:
+            stage(txn, text)
+    return end(txns, *texts)
+
+
+class At(Observer):
+    """Does something once, in a phase of the transaction on one table."""
+
+    def __init__(self, table: InMemory, phase: str, do: Callable[[], Any]) -> None:
+        self._root, self._phase, self._do, self.is_done = table.state.store.root, phase, do, False
+
+    def phase(self, name: str, txn: Any) -> None:
+        if name == self._phase and txn.table.path == self._root and not self.is_done:
+            self.is_done = True
+            with use_observer(Observer()):
+                self._do()
+
+
+def kill() -> None:
+    raise Killed
+
+
+def killed_at(bank: Bank, which: int, phase: str, monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
+    """A transfer whose owner is killed there."""
+    with monkeypatch.context() as patched, use_observer(At(bank[which], phase, kill)), pytest.raises(Killed):
+        patched.setattr(prepare, "give_up", lambda parts: None)
+        transfer(bank, *texts)
+
+
+@pytest.mark.parametrize(
+    ("which", "phase", "is_there"),
+    [(1, "before_put", False), (1, "prepared", False), (0, "before_put", False), (0, "after_put", True), (1, "decided", True)],
+)
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_owner_that_is_killed(bank: Bank, monkeypatch: pytest.MonkeyPatch, which: int, phase: str, is_there: bool, first: int) -> None:
+    """Whoever comes next finds all of the transaction or nothing, in whichever table it looks first, and can write."""
+    killed_at(bank, which, phase, monkeypatch, OUT, IN)
+    others = again(bank)
+    with clock.use(TestClock()):
+        seen = [values(others[first]), values(others[1 - first])]
+        heads = heads_together([t.state for t in others])
+    expected = [90, 110] if is_there else [100, 100]
+    assert [seen[first][1], seen[1 - first][1]] == expected
+    assert [sum(row["v"] for row in t.rows(head.version)) for t, head in zip(others, heads, strict=True)] == [200 + v for v in expected]
+    transfer(others, OUT, IN)
+    assert [values(t)[1] for t in again(bank)] == [expected[0] - 10, expected[1] + 10]
+    assert open_version((head := others[1].state.look()).txns, head.metadata.id) is None
+
+
+def test_who_only_appends_settles_too(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    table = again(bank)[1]
+    table.run(parse("APPEND (9, 9)"))
+    assert values(table) == {1: 110, 2: 100, 3: 100, 9: 9}
+
+
+def test_the_steps_as_every_engine_sees_them(bank: Bank) -> None:
+    receipt = transfer(bank, OUT, IN)
+    assert operations(bank[0]) == ["CREATE TABLE", "WRITE", "UPDATE"] and operations(bank[1]) == ["CREATE TABLE", "WRITE", PREPARE, "UPDATE"]
+    prepared = bank[1].state.log.read_commit(2)
+    assert prepared is not None and not prepared.adds and not prepared.removes and prepared.txn_id != receipt.txn_id
+    assert receipt.versions == {bank[0].state.store.root: 2, bank[1].state.store.root: 3} and not receipt.pending
+    assert not any(Path(bank[1].state.store.root).glob("_rowlock/**/*.json"))
+
+
+def test_a_long_staged_commit_is_posted_beside_the_table(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "INLINE_BYTES", 10)
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    posts = list(Path(bank[1].state.store.root, prepare.FOLDER).glob("*.json"))
+    assert len(posts) == 1
+    assert values(again(bank)[1])[1] == 110 and not posts[0].exists()
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    for post in Path(bank[1].state.store.root, prepare.FOLDER).glob("*.json"):
+        post.unlink()
+    with pytest.raises(CorruptLog, match="posted beside the table"):
+        values(again(bank)[1])
+
+
+def test_an_owner_that_stalls_is_given_up_and_tries_again(bank: Bank) -> None:
+    """Another writer waits, marks, and goes on; the owner finds the marker and commits under another id."""
+    others = again(bank)
+
+    def meet() -> None:
+        with clock.use(TestClock()):
+            others[1].run(parse("UPDATE SET v = v * 2 WHERE k = 1"))
+
+    with use_observer(At(bank[0], "before_put", meet)):
+        receipt = transfer(bank, OUT, IN)
+    assert [values(t)[1] for t in again(bank)] == [90, 210]
+    assert operations(bank[0]) == ["CREATE TABLE", "WRITE", ABORT, "UPDATE"]
+    assert operations(bank[1]) == ["CREATE TABLE", "WRITE", PREPARE, "ROWLOCK CLOSE", "UPDATE", PREPARE, "UPDATE"]
+    assert receipt.tables[bank[1].state.store.root].conflicts
+
+
+def test_a_marker_that_comes_after_the_decision_says_nothing(bank: Bank) -> None:
+    others = again(bank)
+
+    def meet() -> None:
+        assert values(others[1])[1] == 110, "the reader rolled it forward"
+
+    with use_observer(At(bank[1], "decided", meet)):
+        receipt = transfer(bank, OUT, IN)
+    assert receipt.versions[bank[1].state.store.root] == 3 and operations(bank[1])[2:] == [PREPARE, "UPDATE"]
+
+
+def test_a_conflict_after_the_first_step_closes_it(bank: Bank) -> None:
+    other = again(bank)[0]
+    with (
+        use_observer(At(bank[1], "prepared", lambda: other.run(parse("UPDATE SET v = 7 WHERE k = 1")))),
+        pytest.raises(DeltaConcurrentModificationException) as raised,
+    ):
+        transfer(bank, OUT, IN, options=Options(on_conflict="fail"))
+    assert raised.value.table == bank[0].state.store.root
+    assert operations(bank[1]) == ["CREATE TABLE", "WRITE", PREPARE, "ROWLOCK CLOSE"] and values(bank[1])[1] == 100
+
+
+def test_a_home_that_loses_its_put_is_rebased_while_the_other_table_waits(bank: Bank) -> None:
+    other = again(bank)[0]
+    with use_observer(At(bank[0], "before_put", lambda: other.run(parse("UPDATE SET v = v * 2 WHERE k = 1")))):
+        receipt = transfer(bank, OUT, IN)
+    assert [values(t)[1] for t in bank] == [190, 110] and operations(bank[1])[2:] == [PREPARE, "UPDATE"]
+    assert receipt.tables[bank[0].state.store.root].attempts == 2
+
+
+class Foreign:
+    """Another engine on a table: it knows nothing of what is prepared there."""
+
+    def __init__(self, table: InMemory) -> None:
+        self.table = again([table])[0]
+        self.table.state.refresh = self.table.state.look  # type: ignore[method-assign]
+        self.table.state.newest = lambda *, settled=True: self.table.state.look()  # type: ignore[method-assign, assignment, misc]
+
+    def run(self, text: str) -> None:
+        self.table.run(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("APPEND (9, 9)", {1: 110, 2: 110, 3: 100, 9: 9}),
+        ("OPTIMIZE", {1: 110, 2: 110, 3: 100}),
+        ("DELETE WHERE k = 1", {2: 110, 3: 100}),
+        ("DELETE WHERE k = 3", {1: 110, 2: 110}),
+        ("DELETE WHERE k < 9", {}),
+        ("UPDATE SET v = v * 2 WHERE k = 1", {1: 200, 2: 110, 3: 100}),
+        ("UPDATE SET v = v * 2 WHERE k = 3", {1: 110, 2: 110, 3: 200}),
+        ("OVERWRITE (7, 7)", {7: 7}),
+    ],
+)
+@pytest.mark.parametrize("when", ["prepared", "decided"])
+def test_what_another_engine_does_meanwhile_comes_after_the_transaction(bank: Bank, text: str, expected: dict[int, int], when: str) -> None:
+    foreign = Foreign(bank[1])
+    with use_observer(At(bank[1], when, lambda: foreign.run(text))):
+        receipt = transfer(bank, OUT, "UPDATE SET v = v + 10 WHERE k < 3")
+    assert not receipt.pending and values(bank[1]) == expected
+    who = [row["_row_id"] for row in bank[1].identified(bank[1].state.refresh().version)[1]]
+    assert len(set(who)) == len(who)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_histories_of_another_engine(make: Make, seed: int) -> None:
+    """The rows are those of a world in which the transaction came first, and each row that the other engine changed is as that engine left it."""
+    rng = random.Random(seed)
+    bank = sorted([make("a"), make("b")], key=lambda t: t.state.look().metadata.id)
+    for n in range(4, 4 + rng.randrange(4)):
+        bank[1].run(parse(f"APPEND ({n}, 100)"))
+    before = values(bank[1])
+    ours = {k for k in before if rng.random() < 0.6} or {1}
+    verb = rng.choice(["DELETE", "UPDATE SET v = v + 10"])
+    text = f"{verb} WHERE {' OR '.join(f'k = {k}' for k in sorted(ours))}"
+    foreign, alone = Foreign(bank[1]), dict(before)
+    changed: set[int] = set()
+
+    def meddle() -> None:
+        for n in range(rng.randrange(1, 5)):
+            k = rng.choice(sorted(before))
+            kind = rng.choice(["OPTIMIZE", "APPEND", "DELETE", "UPDATE"])
+            if kind == "APPEND":
+                foreign.run(f"APPEND ({100 + n}, 1)")
+                alone[100 + n] = 1
+            elif kind == "DELETE":
+                foreign.run(f"DELETE WHERE k = {k}")
+                changed.add(k)
+                alone.pop(k, None)
+            elif kind == "UPDATE":
+                foreign.run(f"UPDATE SET v = v * 2 WHERE k = {k}")
+                if k in alone:
+                    changed.add(k)
+                    alone[k] *= 2
+            else:
+                foreign.run("OPTIMIZE")
+
+    with use_observer(At(bank[1], rng.choice(["prepared", "decided"]), meddle)):
+        transfer(bank, OUT, text)
+    expected = dict(alone)
+    for k in ours - changed:
+        if verb == "DELETE":
+            expected.pop(k)
+        else:
+            expected[k] += 10
+    assert values(bank[1]) == expected and values(bank[0])[1] == 90
+
+
+def test_a_table_that_another_engine_replaced_meanwhile(bank: Bank) -> None:
+    """Its part is void there: the files that were written do not fit the new columns."""
+    foreign = Foreign(bank[1])
+
+    def put() -> None:
+        head = foreign.table.state.look()
+        schema = schema_string([("k", "string", True), ("v", "long", True)])
+        data = serialize_commit(CommitInfo({"operation": "REPLACE TABLE"}), metadata=replace(head.metadata, schema_string=schema))
+        assert foreign.table.state.log.put(head.version + 1, data)
+
+    with use_observer(At(bank[1], "decided", put)):
+        transfer(bank, OUT, IN)
+    closed = bank[1].state.log.history(1)[0]
+    assert closed.info is not None and closed.info.raw["rowlock"]["closed"]["void"] is True and not closed.adds
+
+
+def test_the_home_is_where_other_engines_could_not_be_followed(make: Make) -> None:
+    for plain_first in (True, False):
+        bank = [make(f"plain {plain_first}", {}), make(f"tracked {plain_first}")]
+        txns = bank if plain_first else bank[::-1]
+        transfer(txns, OUT, OUT)
+        assert PREPARE not in operations(bank[0]) and PREPARE in operations(bank[1])
+
+
+@pytest.mark.parametrize(("properties", "why"), [({}, "deletion vectors"), ({**TRACKED, "delta.enableChangeDataFeed": "true"}, "change data feed")])
+def test_two_such_tables_are_refused_by_name(make: Make, properties: dict[str, str], why: str) -> None:
+    bank = [make("a", properties), make("b", properties)]
+    with pytest.raises(UnsupportedFeature, match=why):
+        transfer(bank, OUT, IN)
+    assert [operations(t) for t in bank] == [["CREATE TABLE", "WRITE"]] * 2
+    transfer(bank, OUT, "APPEND (9, 9)")
+    assert values(bank[1])[9] == 9, "rows may be added to any table"
+
+
+class Unsure:
+    """A store that does not answer the put of one version, which lands or not."""
+
+    def __init__(self, store: ObjectStore, version: int, *, lands: bool) -> None:
+        self._store, self._key, self._lands, self._is_put = store, commit_key(version), lands, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        if key != self._key:
+            return self._store.put_if_absent(key, data)
+        self._is_put = True
+        if self._lands:
+            self._store.put_if_absent(key, data)
+        return Unknown("no answer")
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        if key == self._key and self._is_put:
+            raise StorageError("no answer")
+        return self._store.get_tagged(key)
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_an_unknown_decision_is_found_by_whoever_comes(bank: Bank, lands: bool) -> None:
+    store = Unsure(bank[0].state.store, 2, lands=lands)
+    bank[0].state.log.store = store  # type: ignore[assignment]
+    with clock.use(TestClock()):
+        with pytest.raises(CommitUnknown):
+            transfer(bank, OUT, IN)
+        others = again(bank)
+        assert (values(others[1])[1], values(others[0])[1]) == ((110, 90) if lands else (100, 100))
+        if not lands:
+            assert operations(others[0])[2:] == [ABORT]
+
+
+def test_a_home_that_is_gone(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    root = Path(bank[0].state.store.root)
+    root.rename(root.with_name("away"))
+    table = again(bank)[1]
+    with pytest.raises(DeltaConcurrentModificationException, match="is decided in the log of") as raised:
+        table.state.refresh()
+    assert raised.value.table == table.state.store.root
+    assert [r["v"] for r in table.rows(1)] == [100] * 3, "the version before can be read"
+    InMemory(store=LocalStore(root)).create(schema_string([("k", "long", True)]), (), {})
+    with pytest.raises(DeltaConcurrentModificationException, match="is not there or cannot be read"):
+        again(bank)[1].state.refresh()
+    shutil.rmtree(root)
+    root.with_name("away").rename(root)
+    assert values(again(bank)[1])[1] == 110
+
+
+def test_a_lake_that_was_copied_with_an_open_transaction(bank: Bank, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The copy asks the copy of the home: it was given up there, though the original was decided later."""
+    killed_at(bank, 0, "before_put", monkeypatch, OUT, IN)
+    copy = tmp_path / "copy"
+    for t in bank:
+        shutil.copytree(t.state.store.root, copy / Path(t.state.store.root).name)
+    copied = [InMemory(store=LocalStore(copy / Path(t.state.store.root).name)) for t in bank]
+    with clock.use(TestClock()):
+        assert values(copied[1])[1] == 100
+    assert operations(copied[0])[2:] == [ABORT] and operations(bank[0])[2:] == []
+
+
+def test_a_time_is_one_time_in_all_tables(bank: Bank) -> None:
+    transfer(bank, OUT, IN)
+    for versions in ((2, 2), (1, 3), (2, 3)):
+        times = [dict(t.state.log.commit_times())[v] for t, v in zip(bank, versions, strict=True)]
+        assert [h.version for h in heads_at([t.state for t in bank], times)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("table", "other", "relative"),
+    [
+        ("/lake/a", "/lake/b", "../b"),
+        ("/lake/x/a", "/lake/b/c", "../../b/c"),
+        ("s3://bucket/a", "s3://bucket/b/c", "../b/c"),
+        ("s3://bucket/a", "s3a://bucket/b", "../b"),
+        ("s3://bucket/a", "s3://other/b", None),
+        ("/lake/a", "s3://bucket/a", None),
+    ],
+)
+def test_relative_places(table: str, other: str, relative: str | None) -> None:
+    assert relative_place(table, other) == relative
+    if relative is not None:
+        assert absolute_place(table, relative) == other.replace("s3a://", "s3://")
