@@ -194,6 +194,26 @@ def test_what_cannot_be_heeded_is_refused_or_named_once(spark: SparkSession, tab
             rowlock.write(row, table_path)
 
 
+def test_settings_of_sparks_files_are_refused_where_they_would_change_values_and_named_else(spark: SparkSession, table_path: str) -> None:
+    """`TIMESTAMP_MILLIS` cuts off microseconds in delta-spark's files."""
+    row = spark.sql("SELECT TIMESTAMP'2024-01-01 00:00:00.000001' AS at")
+    unit = "spark.sql.parquet.outputTimestampType"
+    with settings(spark, {unit: "TIMESTAMP_MILLIS"}):
+        for call in (
+            lambda: rowlock.write(row, table_path),
+            lambda: rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` USING delta AS SELECT now() AS at"),
+        ):
+            with pytest.raises(UnsupportedFeature, match=f"{unit} = TIMESTAMP_MILLIS is refused"):
+                call()
+    for same in ("INT96", "TIMESTAMP_MICROS"):
+        with settings(spark, {unit: same}):
+            rowlock.write(row, table_path)
+    assert rowlock.read(spark, table_path).where("date_format(at, 'SSSSSS') = '000001'").count() == 2
+    session_settings._warned.clear()
+    with settings(spark, {"spark.sql.parquet.writeLegacyFormat": "true"}), pytest.warns(SettingWarning, match="writeLegacyFormat = true has no effect"):
+        rowlock.write(row, table_path)
+
+
 def test_replace_where_goes_by_its_settings(spark: SparkSession, table_path: str) -> None:
     make(spark, table_path, [(1, 1), (2, 2)], "id int, p int", partition_by=["p"])
 

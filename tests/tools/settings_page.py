@@ -19,7 +19,7 @@ HEAD = f"""# Settings of a session
 Every setting `{PREFIX}*` that Delta documents or makes public, as of delta-spark 4.4, and those of its internal ones that would change rows or the log. None
 is passed over in silence: it does what Delta says, or it can change no result here and is named once in a warning (`rowlock.exceptions.SettingWarning`),
 or a statement that it would change is refused by the setting's name. A setting that is in no list here is named once in such a warning, too, with the
-name that may have been meant. This page is written by `make settings` from the list in the code.
+name that may have been meant. The same holds for those of Spark's own settings that are for the data files of a table, whose names begin with `spark.sql.` here. This page is written by `make settings` from the list in the code.
 
 A session's settings are read when a statement runs: each session, `newSession()` and `cloneSession()` included, has its own. They hold for every entrance: SQL,
 `rowlock.sql`, writers by format name, `DeltaTable`, `rowlock.write`, and `rowlock.append` in a process that uses Rowlock with a Spark session (the active one).

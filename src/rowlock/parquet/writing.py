@@ -57,14 +57,29 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
     stored = without_void(relabelled(own_rows, file_schema(snapshot, own)))
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
+    encodes = not has_ambiguous_names(snapshot.schema) and not any(_has_negative_zero(c) for c in stored.columns)
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, stored.schema, compression=codec.arrow, store_schema=False, use_dictionary=not has_ambiguous_names(snapshot.schema)) as writer:
+    with pq.ParquetWriter(sink, stored.schema, compression=codec.arrow, store_schema=False, use_dictionary=encodes) as writer:
         writer.write_table(stored)
         writer.add_key_value_metadata(_CALENDAR)
     body = sink.getvalue().to_pybytes()
     store.put(path, body)
     stats = statistics.from_arrow(stored, stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
     return AddFile(path, values, len(body), clock.now_ms(), True, stats), own_rows
+
+
+def _has_negative_zero(column: Any) -> bool:
+    """Whether numbers of a column, or within its values, are -0.0: Spark's reader does not find one in a dictionary where 0.0 is asked for."""
+    if isinstance(column, pa.ChunkedArray):
+        return any(_has_negative_zero(chunk) for chunk in column.chunks)
+    if pa.types.is_floating(column.type):
+        numbers = column.to_numpy(zero_copy_only=False)
+        return bool(((numbers == 0) & np.signbit(numbers)).any())
+    if pa.types.is_map(column.type):
+        return _has_negative_zero(column.keys) or _has_negative_zero(column.items)
+    if pa.types.is_list(column.type):
+        return _has_negative_zero(column.values)
+    return pa.types.is_struct(column.type) and any(_has_negative_zero(column.field(n)) for n in range(column.type.num_fields))
 
 
 def stats_leaves(snapshot: Snapshot) -> list[Any]:

@@ -41,7 +41,7 @@ def moved(schema: StructType, path: Sequence[str], position: Position, table: st
     """The schema with a field at another position of its struct."""
     field = field_at(schema, path, table)
     if position.after is not None and position.after.lower() == field.name.lower():
-        raise SchemaMismatch(f"column {'.'.join(path)!r} cannot come after itself", table=table)
+        return schema
     return _within(schema, path[:-1], lambda struct: StructType(_placed(tuple(f for f in struct.fields if f is not field), field, position, table)), table)
 
 

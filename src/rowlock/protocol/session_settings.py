@@ -1,4 +1,4 @@
-"""The settings of a Spark session that Delta knows, `spark.databricks.delta.*`: what each does here, and typed access to their values.
+"""The settings of a Spark session that Delta knows, `spark.databricks.delta.*`, and Spark's own for data files: what each does here, and typed access to them.
 
 One entry for each setting that Delta documents or makes public as of delta-spark 4.4, and for internal ones that would change rows or the log;
 `docs/settings.md` is generated from it.  A setting is read when a statement runs, never when a handle is created.  Pure.
@@ -31,13 +31,14 @@ ROWS: tuple[Work, ...] = ("write", "merge", "update", "delete")
 class Setting:
     """One setting of a session.
 
-    name     without PREFIX
+    name     without PREFIX; of Spark's own settings whole
     default  delta-spark's; None where it has none
     effect   works    it does what Delta says
              idle     it can change no result here: another value than the default is named once in a warning
              refused  another value than the default is refused by name at a statement that it would change
     says     what Rowlock does, as a sentence; of a refused one also what is done instead
     at       the statements that it is for
+    alike    other values than the default that change nothing either
     """
 
     name: str
@@ -46,6 +47,16 @@ class Setting:
     effect: Effect
     says: str
     at: tuple[Work, ...] = ()
+    alike: tuple[str, ...] = ()
+
+    @property
+    def whole_name(self) -> str:
+        """The name as a session has it."""
+        return self.name if self.name.startswith("spark.") else PREFIX + self.name
+
+    def is_default(self, value: str) -> bool:
+        """Whether a value changes nothing."""
+        return value.strip().lower() in ((self.default or "").lower(), *(v.lower() for v in self.alike))
 
     def problem(self, value: str) -> str | None:
         """Why the setting cannot have this value, as a phrase for an error; None if it can."""
@@ -81,6 +92,8 @@ def _refused(name: str, default: str, says: str, *at: Work) -> Setting:
     return Setting(name, "boolean" if default in ("true", "false") else "text", default, "refused", says, at)
 
 
+_CALENDAR = "Dates and times are always written in the calendar of today"
+_BY_THE_LOG = "The log says which files are the table's"
 _NO_ICEBERG = "Rowlock converts no Iceberg or Hudi tables, and writes no metadata for them"
 _ONE_WAY = "Rowlock has one way of its own, which gives the same rows"
 _UNSAFE_STREAM = "A stream that meets such a change of the schema ends with an error that names what to do"
@@ -172,6 +185,25 @@ _ALL = (
     _idle("iceberg.maxPendingCommits", "integer", "100", _NO_ICEBERG),
     _idle("iceberg.maxPendingActions", "integer", "100000", _NO_ICEBERG),
     _idle("hudi.maxPendingCommits", "integer", "100", _NO_ICEBERG),
+    # ---- Spark's own, for data files ----
+    _works(
+        "spark.sql.parquet.compression.codec", "text", "snappy", "New data files are compressed so, unless the write or the table's property says otherwise"
+    ),
+    Setting(
+        "spark.sql.parquet.outputTimestampType",
+        "text",
+        "INT96",
+        "refused",
+        "Times keep their microseconds, which TIMESTAMP_MILLIS would cut off; the other values change none",
+        (*ROWS, "create", "optimize"),
+        ("TIMESTAMP_MICROS",),
+    ),
+    _idle("spark.sql.parquet.writeLegacyFormat", "boolean", "false", "Decimals and lists are always written in the form that every reader knows"),
+    _idle("spark.sql.parquet.datetimeRebaseModeInWrite", "text", "CORRECTED", _CALENDAR),
+    _idle("spark.sql.parquet.int96RebaseModeInWrite", "text", "CORRECTED", _CALENDAR),
+    _idle("spark.sql.parquet.output.committer.class", "text", None, _BY_THE_LOG),
+    _idle("spark.sql.sources.outputCommitterClass", "text", None, _BY_THE_LOG),
+    _idle("spark.sql.sources.commitProtocolClass", "text", None, _BY_THE_LOG),
     # ---- internal ones of delta-spark that would change rows or what a commit holds ----
     _refused("dynamicPartitionOverwrite.enabled", "true", "Say partitionOverwriteMode=static for the write", "write"),
     _refused("replaceWhere.dataColumnsWithCDF.enabled", "true", "The change feed always has the rows that replaceWhere replaces", "write"),
@@ -223,7 +255,7 @@ class Settings:
         if value is None:
             return setting.default
         if problem := setting.problem(value):
-            raise InvalidInput(f"The setting {PREFIX}{name} {problem}, not {value!r}")
+            raise InvalidInput(f"The setting {setting.whole_name} {problem}, not {value!r}")
         return value
 
     def flag(self, name: str, otherwise: bool = False) -> bool:
@@ -270,11 +302,11 @@ class Settings:
             if setting is None or work not in setting.at:
                 continue
             value = self.text(name) or ""
-            if setting.effect == "refused" and value.strip().lower() != (setting.default or "").lower():
+            if setting.effect == "refused" and not setting.is_default(value):
                 raise UnsupportedFeature(
-                    f"The setting {PREFIX}{name} = {value} is refused, since Rowlock does not heed it. {setting.says}, and unset it: "
-                    f'spark.conf.unset("{PREFIX}{name}")',
-                    feature=f"setting {PREFIX}{name}",
+                    f"The setting {setting.whole_name} = {value} is refused, since Rowlock does not heed it. {setting.says}, and unset it: "
+                    f'spark.conf.unset("{setting.whole_name}")',
+                    feature=f"setting {setting.whole_name}",
                     access="write",
                 )
 
@@ -285,8 +317,9 @@ class Settings:
             setting = SETTINGS.get(_OF_ONE_STREAM.sub("", name))
             if setting is None and not name.startswith((DEFAULTS, "spark.")):
                 out[PREFIX + name] = f"The setting {PREFIX}{name} has no effect: Rowlock knows none of this name{_near(name, SETTINGS)}"
-            elif setting is not None and setting.effect == "idle" and value.strip().lower() != (setting.default or "").lower():
-                out[PREFIX + name] = f"The setting {PREFIX}{name} = {value} has no effect on Rowlock, and can change no result: {setting.says}"
+            elif setting is not None and setting.effect == "idle" and not setting.is_default(value):
+                whole = setting.whole_name
+                out[whole] = f"The setting {whole} = {value} has no effect on Rowlock, and can change no result: {setting.says}"
         return out
 
 

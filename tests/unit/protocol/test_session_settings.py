@@ -30,16 +30,17 @@ def test_what_would_change_a_statement_is_refused_there_by_name(one: Setting) ->
     assert one.at
     given = Settings({one.name: other_than(one)})
     for work in one.at:
-        with pytest.raises(UnsupportedFeature, match=f"{PREFIX}{one.name} = "):
+        with pytest.raises(UnsupportedFeature, match=f"{one.whole_name} = "):
             given.check(work)
-    Settings({one.name: str(one.default).upper()}).check(one.at[0])
+    for same in (str(one.default).upper(), *one.alike):
+        Settings({one.name: same}).check(one.at[0])
     assert not given.without_effect()
 
 
 @pytest.mark.parametrize("one", BY_EFFECT["idle"], ids=lambda s: s.name)
 def test_what_changes_no_result_is_named(one: Setting) -> None:
     assert not one.at
-    assert list(Settings({one.name: other_than(one)}).without_effect()) == [PREFIX + one.name]
+    assert list(Settings({one.name: other_than(one)}).without_effect()) == [one.whole_name]
     if one.default is not None:
         assert not Settings({one.name: one.default}).without_effect()
 
@@ -54,7 +55,7 @@ def test_what_works_is_read_somewhere(one: Setting) -> None:
 @pytest.mark.parametrize("one", [s for s in SETTINGS.values() if s.kind != "text"], ids=lambda s: s.name)
 def test_a_value_of_another_type_is_an_error_that_names_the_setting(one: Setting) -> None:
     given = Settings({one.name: "some"})
-    with pytest.raises(InvalidInput, match=f"The setting {PREFIX}{one.name} is .*, not 'some'"):
+    with pytest.raises(InvalidInput, match=f"The setting {one.whole_name} is .*, not 'some'"):
         given.text(one.name)
     for work in one.at:
         with pytest.raises(InvalidInput, match=one.name):

@@ -20,8 +20,7 @@ from pyspark.sql import SparkSession
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive
 from rowlock.exceptions import SettingWarning
-from rowlock.parquet.compression import SETTING
-from rowlock.protocol.session_settings import PREFIX, Settings
+from rowlock.protocol.session_settings import PREFIX, SETTINGS, Settings
 
 _SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -81,8 +80,9 @@ def _variables(spark: SparkSession) -> Any:
     return None if manager.isEmpty() else catalyst(spark).variables_in(manager).clone()
 
 
-_NAMES = re.compile(rf"(?:{re.escape(PREFIX)}[A-Za-z0-9_.\-]+|{re.escape(SETTING)})(?==)")
-"""What is to be read: Delta's own settings, and the one of Spark's that is for data files."""
+_OF_SPARK = tuple(name for name in SETTINGS if name.startswith("spark."))
+_NAMES = re.compile(rf"(?<![\w.])(?:{re.escape(PREFIX)}[A-Za-z0-9_.\-]+|{'|'.join(map(re.escape, _OF_SPARK))})(?==)")
+"""What is to be read: Delta's own settings, and those of Spark's that are for data files."""
 LAST_VERSION = "lastCommitVersionInSession"
 """What Rowlock sets itself after each commit."""
 _NONE = Settings()
@@ -114,7 +114,7 @@ def _of_classic(spark: Any) -> dict[str, str]:
 
 
 def _of_connect(spark: Any) -> dict[str, str]:
-    return {str(name).removeprefix(PREFIX): str(value) for name, value in spark.conf.getAll.items() if str(name) == SETTING or str(name).startswith(PREFIX)}
+    return {str(name).removeprefix(PREFIX): str(value) for name, value in spark.conf.getAll.items() if str(name) in _OF_SPARK or str(name).startswith(PREFIX)}
 
 
 def set_in(spark: Any, name: str, value: str | None) -> None:
