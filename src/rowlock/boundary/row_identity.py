@@ -67,6 +67,11 @@ def identities(origin: Provenance, files: Mapping[str, AddFile], materialized: M
     return out
 
 
+def identities_in(file: AddFile, positions: Numbers, materialized: Materialized) -> Identities:
+    """Row ids and commit versions of the rows of one file at these positions."""
+    return identities(Provenance((file.path,), np.zeros(len(positions), np.int32), positions), {file.path: file}, materialized)
+
+
 def preserved_identities(block: RowBlock, snapshot: Snapshot, materialized: Materialized) -> Identities:
     """The identities that the rows of a block keep when written: ids always, commit versions only if the rows are merely moved."""
     if block.provenance is None:

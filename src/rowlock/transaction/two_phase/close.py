@@ -168,13 +168,14 @@ class Close(Single):
     def commit_file(self) -> bytes:
         said, staged, head = self._prepared, self._staged, self.head
         closed: dict[str, Any] = {"txn_id": said.txn_id, "prepared": said.version, "decided": None if self._word == ABORTED else self._word}
-        if staged is None or not _fits(self._base(), head):
+        base = None if staged is None else self._base()
+        if staged is None or base is None or not _fits(base, head):
             info = commit_info(
                 CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record={"closed": {**closed, "void": staged is not None}}
             )
             return bytes_on(head, info, txns=[versions.closes(head.metadata.id)])
         ids: RowIds = self.state.shared("row ids", lambda: MaterializedIds(self.state.store))
-        done = follow(staged, self._base(), head, self.state.vectors, ids)
+        done = follow(staged, base, head, self.state.vectors, ids)
         effects, staging = Effects(done.tombstones), Staging(files=done.files)
         files = file_actions(effects, head, engine=cast(Engine, ids), vectors=self.state.vectors, staging=staging)  # it is asked for counts alone
         tables = [{"table": said.home.table, "id": said.home.id, "version": self._word}]

@@ -16,8 +16,8 @@ import numpy as np
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import StagedFile
-from rowlock.boundary.provenance import Provenance, union_by_path
-from rowlock.boundary.row_identity import Materialized, Numbers, columns_of, identities
+from rowlock.boundary.provenance import union_by_path
+from rowlock.boundary.row_identity import Materialized, Numbers, columns_of, identities_in
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
@@ -75,7 +75,8 @@ def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors
     columns = columns_of(base)
     assert columns is not None, "rows of a prepared table are only changed where they are tracked"
     of = ids.at(columns)
-    wanted = [identities(_addresses(path, at), base.files.get([path]), of) for path, at in lost.items()]
+    files = base.files.get(lost)
+    wanted = [identities_in(files[path], bitmap_to_numpy(at), of) for path, at in lost.items()]
     row_ids, versions = np.concatenate([w.ids for w in wanted]), np.concatenate([w.commit_versions for w in wanted])
     order = np.argsort(row_ids)
     row_ids, versions = row_ids[order], versions[order]
@@ -85,7 +86,7 @@ def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors
         if file.path in base.files:
             continue
         positions = bitmap_to_numpy(BitMap64(range(_rows(file, ids))) - vectors.of(file))
-        there = identities(Provenance((file.path,), np.zeros(len(positions), np.int32), positions), {file.path: file}, of)
+        there = identities_in(file, positions, of)
         at = np.minimum(np.searchsorted(row_ids, there.ids), len(row_ids) - 1)
         same = (row_ids[at] == there.ids) & (versions[at] == there.commit_versions)
         if same.any():
@@ -104,11 +105,6 @@ def _without(file: AddFile, dropped: Numbers, head: Snapshot, vectors: Vectors, 
     if len(dead) >= num_rows:
         return None
     return StagedFile(replace(file, deletion_vector=None), dead) if dead else StagedFile(file)
-
-
-def _addresses(path: str, at: BitMap64) -> Provenance:
-    positions = bitmap_to_numpy(at)
-    return Provenance((path,), np.zeros(len(positions), np.int32), positions)
 
 
 def _rows(file: AddFile, ids: RowIds) -> int:

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rowlock.boundary.provenance import Provenance
-from rowlock.boundary.row_identity import NONE, Identities, Numbers, columns_of, identities
-from rowlock.conflict.delta import Slice
+from rowlock.boundary.row_identity import NONE, Identities, columns_of
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, VectorOf, local_frame
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
@@ -39,12 +35,6 @@ def with_identities(table: pa.Table, found: Identities, columns: MaterializedCol
 def without_empty(table: pa.Table, columns: MaterializedColumns) -> pa.Table:
     """The rows without those of the two columns that are null in every row: such a column need not be in the file."""
     return table.drop_columns([n for n in columns.names if table.column(n).null_count == table.num_rows])
-
-
-def identities_in(piece: Slice, positions: Numbers, materialized: MaterializedIds, columns: MaterializedColumns) -> Identities:
-    """The ids and commit versions of the rows of one file at these positions."""
-    origin = Provenance((piece.path,), np.zeros(len(positions), np.int32), positions)
-    return identities(origin, {piece.path: piece.file}, materialized.at(columns))
 
 
 # ---- in Spark ------------------------------------------------------------------------------

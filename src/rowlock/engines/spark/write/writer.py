@@ -26,11 +26,11 @@ from pyspark.sql.types import StructType as SparkStruct
 from rowlock import clock
 from rowlock.boundary.effects import StagedFile
 from rowlock.boundary.row_changes import Change
-from rowlock.boundary.row_identity import columns_of
+from rowlock.boundary.row_identity import columns_of, identities_in
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.row_ids import identities_in, moving_frame, with_identities
+from rowlock.engines.spark.read.row_ids import moving_frame, with_identities
 from rowlock.engines.spark.read.scan import PATH, POSITION, local_frame, physical_schema, reshaped, table_schema, without_void
 from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
@@ -222,7 +222,7 @@ def _with_ids(evaluator: Evaluator, piece: Slice, table: pa.Table, positions: np
     """The rows of a slice with the ids and commit versions that they keep."""
     if (columns := columns_of(snapshot)) is None:
         return table
-    return with_identities(table, identities_in(piece, positions, evaluator.materialized_ids, columns), columns)
+    return with_identities(table, identities_in(piece.file, positions, evaluator.materialized_ids.at(columns)), columns)
 
 
 def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
