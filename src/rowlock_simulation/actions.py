@@ -78,6 +78,7 @@ class Done:
     receipt: Receipt | None = None
     version: int | None = None
     rows: Rows | None = None
+    snapshot: Snapshot | None = None
     restored: int | None = None
     foreign: tuple[str, int | None] | None = None
     """What another engine did: its transaction, and the version that it became."""
@@ -218,4 +219,4 @@ def read(table: Table, snapshot: Snapshot, scheduler: Scheduler, done: Done) -> 
     for file in snapshot.files.adds():
         rows += table.statement_engine.sample([live_slice(file, table.state.vectors.of)], None, snapshot=snapshot)
         scheduler.pause(scheduler.random.random() * 0.05)
-    done.version, done.rows = snapshot.version, rows
+    done.version, done.rows, done.snapshot = snapshot.version, rows, snapshot

@@ -28,6 +28,7 @@ from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.serial import State
+from rowlock_simulation.told import Folded, counted, miscounted, without_reason
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -131,7 +132,13 @@ class _Verdict:
         self._key_of: dict[int, int] = {}
         self._id_of: dict[int, int] = {}
         self._definition = Definition()
+        self.folded = Folded()
         self.violations: list[str] = []
+
+    @property
+    def by_day(self) -> bool:
+        """Whether everything happens within a day, so that no removed file may be forgotten."""
+        return self._plan.night_s == 0
 
     def check_versions(self) -> None:
         """Every version is what serial execution in log order gives (I3, I5), and money is conserved."""
@@ -142,6 +149,7 @@ class _Verdict:
                 self.violations.append(f"version {number} is missing from the log, and version {commit.version} is there")
                 return
             self.violations += [*raw.apply(commit), *self._definition.apply(commit)]
+            self.folded.apply(commit)
             self._serve(serial, states, commit)
             states.append(serial.state())
             self.bags.append(raw.bag())
@@ -206,7 +214,15 @@ class _Verdict:
             elif outcome.action.is_lockless:
                 serial.run_lockless(outcome.action.scripts, states[outcome.read_at[txn_id]][0])
             else:
+                self._check_metrics(serial, commit, outcome)
                 serial.run(*outcome.action.scripts)
+
+    def _check_metrics(self, serial: NumberedTable, commit: Commit, outcome: Outcome) -> None:
+        """The metrics of a commit of one statement count the rows that it changed where it stands in the log."""
+        if outcome.action.kind == "statements" and len(outcome.action.scripts) == len(commit.txn_ids) == 1:
+            wrong = miscounted(commit, counted(serial, outcome.action.scripts[0]))
+            if wrong:
+                self.violations.append(f"metrics of version {commit.version} ({outcome.name}): {wrong}")
 
     def check_outcomes(self) -> None:
         """What was acknowledged is there once; what was reported as failed is nowhere (I2); steps of applications are done once."""
@@ -223,6 +239,8 @@ class _Verdict:
                 self.violations.append(f"I2: {o.name} was told that it is version {o.done.committed}, and is in {at or 'none'}")
             if o.status in ("failed", "nothing") and at and o.action.kind != "property":
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
+            if o.status == "failed" and without_reason(self._plan, o):
+                self.violations.append(f"{o.name} failed without a reason: {o.detail}")
             if self._fails_by_others(o):
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
             if len(at) > 1 and o.action.kind != "property":  # which may give old rows their ids first
@@ -255,6 +273,10 @@ class _Verdict:
                 continue
             if self._history.lost_from is not None and commit_key(o.done.version) >= self._history.lost_from:
                 continue  # it was read before it was durable, and is another version now
+            if o.action.kind == "read" and o.done.version < o.acknowledged:
+                self.violations.append(f"reader {o.name} read version {o.done.version} after version {o.acknowledged} had been acknowledged")
+            if o.done.snapshot is not None:
+                self.violations += [f"reader {o.name}: {text}" for text in self.folded.differences(o.done.snapshot)]
             if rows_of(o.done.rows, self.columns[o.done.version]) != self.bags[o.done.version]:
                 self.violations.append(f"reader {o.name} saw other rows in version {o.done.version} than it has")
 
@@ -271,6 +293,9 @@ def _check_head(verdict: _Verdict, table: Table) -> None:
         verdict.violations.append(f"the newest version reads as {head.version}; the log has {len(verdict.bags) - 1}")
     elif rows_of(rows, verdict.columns[-1]) != verdict.bags[-1]:
         verdict.violations.append("the newest version, read anew, has other rows than the raw log")
+    else:
+        verdict.violations += [f"read anew: {text}" for text in verdict.folded.differences(head)]
+        verdict.violations += verdict.folded.tombstones(table.state.log.tombstones(head), all_of_them=verdict.by_day)
 
 
 def rows_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Bag:

@@ -21,6 +21,8 @@ class Outcome:
     read_at: dict[str, int] = field(default_factory=dict)
     done: Done = field(default_factory=Done)
     error: Exception | None = None
+    acknowledged: int = 0
+    """The newest version that anybody had been told of when the action began."""
 
     @property
     def name(self) -> str:

@@ -136,7 +136,7 @@ def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, o
                 for _ in range(_STEPS_AGAIN):
                     outcome = recorder.outcome = Outcome(actor.name, action)
                     outcomes.append(outcome)
-                    _one(outcome, host, scheduler)
+                    _one(outcome, outcomes, host, scheduler)
                     if scheduler.ended:
                         return
                     if action.app is None or outcome.status in ("committed", "nothing"):
@@ -159,11 +159,12 @@ def _rest(seconds: float, host: Host, scheduler: Scheduler) -> None:
         task.process = host.restarted()
 
 
-def _one(outcome: Outcome, host: Host, scheduler: Scheduler) -> None:
+def _one(outcome: Outcome, outcomes: list[Outcome], host: Host, scheduler: Scheduler) -> None:
     """One action, whatever becomes of it; after a crash the actor starts again as a new process."""
     done = Done()
     try:
         scheduler.pause(outcome.action.pause_s)
+        outcome.acknowledged = max(o.done.committed or 0 for o in outcomes)
         perform(outcome.action, host.table(), scheduler, done)
         outcome.ends("committed" if done.committed is not None else "nothing", done)
     except Crashed:

@@ -1,0 +1,107 @@
+"""What programs are told: errors with a reason that the plan has, metrics that count what was done, and snapshots that are what the log says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rowlock.exceptions import (
+    CommitUnknown,
+    ConstraintViolated,
+    DeltaConcurrentModificationException,
+    InvalidInput,
+    RowlockError,
+    SchemaMismatch,
+    StatementRefused,
+    VersionNotFound,
+)
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile, Commit, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock_simulation.draw import COLUMNS
+from rowlock_simulation.memory.sql.script import Append, Delete, Merge, Script, Update
+from rowlock_simulation.outcome import Outcome
+from rowlock_simulation.plan import Plan
+from rowlock_simulation.serial import SerialTable
+
+
+def without_reason(plan: Plan, outcome: Outcome) -> bool:
+    """Whether an action failed with an error that nothing in its plan is a reason for.  Errors of stores have theirs: each plan has faults."""
+    error, kind, text = outcome.error, outcome.action.kind, str(outcome.error)
+    match error:
+        case SchemaMismatch():
+            return any(f"there is no column {c!r}" in text for c in COLUMNS) or "there is no column" not in text
+        case ConstraintViolated():
+            return not any(a.alter[:1] == ("add constraint",) for actor in plan.actors for a in actor.actions)
+        case StatementRefused():
+            return not (kind == "alter" or (kind == "restore" and plan.night_s > 0))
+        case InvalidInput():
+            return kind != "alter"
+        case VersionNotFound():
+            return plan.night_s == 0 and not any(f.kind == "stale list" for f in plan.faults)
+        case CommitUnknown() | DeltaConcurrentModificationException():
+            return False  # which is judged by the policy
+        case _:
+            return not isinstance(error, RowlockError)
+
+
+def counted(serial: SerialTable, script: Script) -> dict[str, int]:
+    """The operation metrics of a statement that is carried out on these rows; empty for those that count no rows."""
+    if isinstance(script, Append):
+        return {"numOutputRows": len(script.rows)}
+    if not isinstance(script, (Update, Delete, Merge)):
+        return {}
+    told = serial.touched(script)
+    inserted, deleted = sum(old is None for old, _ in told), sum(new is None for _, new in told)
+    updated = len(told) - inserted - deleted
+    if isinstance(script, Merge):
+        return {"numTargetRowsInserted": inserted, "numTargetRowsUpdated": updated, "numTargetRowsDeleted": deleted}
+    return {"numUpdatedRows": updated} if isinstance(script, Update) else {"numDeletedRows": deleted}
+
+
+def miscounted(commit: Commit, wanted: Mapping[str, int]) -> str:
+    """What the metrics of a commit say other than serial execution has counted; empty where they agree."""
+    told: Mapping[str, Any] = (commit.info.raw.get("operationMetrics") or {}) if commit.info is not None else {}
+    return ", ".join(f"{name} is {told.get(name)}, not {n}" for name, n in wanted.items() if str(told.get(name)) != str(n))
+
+
+class Folded:
+    """Live files, steps of applications, definition and removed files of every version, out of the raw actions."""
+
+    def __init__(self) -> None:
+        self._versions: list[tuple[dict[tuple[str, str | None], int], dict[str, int], Metadata | None, Protocol | None]] = []
+        self._files: dict[str, AddFile] = {}
+        self._steps: dict[str, SetTransaction] = {}
+        self._removed: dict[tuple[str, str | None], RemoveFile] = {}
+        self._metadata: Metadata | None = None
+        self._protocol: Protocol | None = None
+
+    def apply(self, commit: Commit) -> None:
+        """Takes a commit in."""
+        self._metadata, self._protocol = commit.metadata or self._metadata, commit.protocol or self._protocol
+        for remove in commit.removes:
+            self._files.pop(remove.path, None)
+            self._removed[remove.key] = remove
+        self._files |= {add.path: add for add in commit.adds}
+        self._steps |= {step.app_id: step for step in commit.txns}
+        files = {add.key: add.size_bytes for add in self._files.values()}
+        self._versions.append((files, {app: step.version for app, step in self._steps.items()}, self._metadata, self._protocol))
+
+    def differences(self, snapshot: Snapshot) -> Sequence[str]:
+        """What a snapshot says other than the log."""
+        files, steps, metadata, protocol = self._versions[snapshot.version]
+        pairs: dict[str, tuple[Any, Any]] = {
+            "files": ({add.key: add.size_bytes for add in snapshot.files.adds()}, files),
+            "the number of files": (len(snapshot.files), len(files)),
+            "the size": (snapshot.files.total_size_bytes, sum(files.values())),
+            "steps of applications": ({app: step.version for app, step in snapshot.txns.items()}, steps),
+            "the definition": (snapshot.metadata, metadata),
+            "the protocol": (snapshot.protocol, protocol),
+        }
+        return [f"{what} of version {snapshot.version}: {told}, by the log {real}"[:400] for what, (told, real) in pairs.items() if told != real]
+
+    def tombstones(self, told: Sequence[RemoveFile], *, all_of_them: bool) -> Sequence[str]:
+        """What is wrong with the removed files that the next checkpoint of the newest version would keep."""
+        real = self._removed.keys() - {add.key for add in self._files.values()}
+        keys = {remove.key for remove in told}
+        wrong = keys - real if not all_of_them else keys ^ real
+        return [f"removed files, by checkpoints or by the log alone: {sorted(wrong, key=str)}"] if wrong else []

@@ -1,0 +1,47 @@
+"""The judge's rules about what programs are told can each fail: a wrong answer that is put into the code under test is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock.exceptions import InvalidInput, VersionNotFound
+from rowlock.log.live_files import LiveFiles
+from rowlock.log.table_log import TableLog
+from rowlock.transaction.publish import metrics
+from rowlock_simulation import actions
+from rowlock_simulation.draw import draw
+from rowlock_simulation.run import run
+
+
+def _no_version(log: TableLog, version: int) -> Any:
+    raise VersionNotFound("made up", table=log.table, version=version)
+
+
+def _refuses(*_: Any, **__: Any) -> Any:
+    raise InvalidInput("made up")
+
+
+_row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actions.read
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "wrong", "told"),
+    [
+        (TableLog, "at", _no_version, "failed without a reason: VersionNotFound"),
+        (actions, "parameters", _refuses, "failed without a reason: InvalidInput"),
+        (metrics, "row_counts", lambda txn: {kind: n + 1 for kind, n in _row_counts(txn).items()}, "metrics of version"),
+        (LiveFiles, "total_size_bytes", property(lambda _: 7), "the size of version"),
+        (TableLog, "tombstones", lambda *given: _tombstones(*given)[1:], "removed files, by checkpoints or by the log alone"),
+        (
+            actions,
+            "read",
+            lambda table, head, *given: _read(table, table.state.log.at(max(0, head.version - 1)), *given),
+            "had been acknowledged",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str) -> None:
+    monkeypatch.setattr(where, name, wrong)
+    assert any(told in text for seed in range(20) for text in run(draw("s3", seed)).violations)
