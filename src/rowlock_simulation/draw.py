@@ -25,6 +25,22 @@ _EVERYBODY = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
     + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator", "foreigner", "evolver"]
 )  # fmt: skip
+_LOW_LIMIT = 0.2
+_LIMITS = {
+    "inline_vector_bytes": [1024],
+    "whole_object_bytes": [0],
+    "copied_piece_bytes": [1, 50],
+    "changed_files": [0, 1, 3],
+    "snapshot_chunk_files": [1, 2],
+    "replay_batch_bytes": [0, 2000],
+    "cleaned_files": [2],
+    "backfill_files": [1, 2],
+    "group_files": [1, 2],
+    "row_id_cache_bytes": [0],
+    "vector_cache_bytes": [0],
+    "commit_cache_bytes": [0],
+}
+"""Low limits, each of which one schedule in five has: so both ways are met that a limit chooses between."""
 LOCKLESS = "lockless"
 """The theme and the policy whose transactions merge cells."""
 POSTS = "appends between processes"
@@ -96,15 +112,7 @@ def draw(world: World, seed: int) -> Plan:
         faults=tuple(faults),
         weather=draw_weather(rng, world),
         night_s=night_s,
-        limits=rng.choice(
-            [
-                {},
-                {"inline_vector_bytes": 1024},
-                {"group_files": 2},
-                {"snapshot_chunk_files": 1, "backfill_files": 1},
-                {"inline_vector_bytes": 1024, "cleaned_files": 2},
-            ]
-        ),
+        limits={name: rng.choice(values) for name, values in _LIMITS.items() if rng.random() < _LOW_LIMIT},
         engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
