@@ -1,7 +1,7 @@
 """Transactions over several tables of the engine in memory; as a program, a process that moves money between tables until it is killed.
 
 The program prints the txnId of each transaction that it was told is committed.
-usage: transfers.py SEED OPTIONS FOLDER..., with what boto3 needs as JSON.
+usage: transfers.py SEED CLIENT PLACE..., with what boto3 needs for the arbiter's table as JSON; null: the tables have no arbiter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import boto3
 from model.schedules.in_memory import InMemory
 from rowlock import clock
 from rowlock.protocol.actions import SetTransaction
-from rowlock.storage import LocalStore
+from rowlock.storage import LocalStore, open_store
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, commit, heads_together
 from rowlock.transaction.run import run_again
@@ -31,8 +31,11 @@ from rowlock_simulation.memory.statements import operation, parameters, statemen
 Bank = Sequence[InMemory]
 
 
-def opened(folders: list[str], client: Any) -> list[InMemory]:
-    return [InMemory(store=ArbitratedStore(LocalStore(f), EntryTable(client, "delta_log"))) for f in folders]
+def opened(places: list[str], client: Any = None) -> list[InMemory]:
+    """The tables, with the settings of their stores from the environment; with a client, folders under an arbiter."""
+    if client is None:
+        return [InMemory(store=open_store(p)) for p in places]
+    return [InMemory(store=ArbitratedStore(LocalStore(p), EntryTable(client, "delta_log"))) for p in places]
 
 
 def begin(bank: Bank, options: Options | None = None, app: SetTransaction | None = None) -> list[Transaction]:
@@ -77,6 +80,7 @@ def transfer(bank: Bank, rng: random.Random) -> MultiTableReceipt:
 
 
 if __name__ == "__main__":
-    tables, draws = opened(sys.argv[3:], boto3.client("dynamodb", **json.loads(sys.argv[2]))), random.Random(int(sys.argv[1]))
+    reached = json.loads(sys.argv[2])
+    tables, draws = opened(sys.argv[3:], reached and boto3.client("dynamodb", **reached)), random.Random(int(sys.argv[1]))
     while True:
         print(transfer(tables, draws).txn_id, flush=True)
