@@ -10,22 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from contract.arbiter.transfers import Bank, begin, end, stage
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
+from rowlock.cli.main import app
 from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, StorageError, UnsupportedFeature
+from rowlock.maintenance.check.run import check
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.names import commit_key
-from rowlock.protocol.prepared import PREPARE, absolute_place, open_version, relative_place
+from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, relative_place
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
 from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
 from rowlock.transaction.publish.abort_marker import ABORT
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
-from rowlock.transaction.two_phase import prepare
+from rowlock.transaction.two_phase import close, prepare
 from rowlock_simulation.memory.sql.script import parse
 from support.locks.clocks import TestClock
 
@@ -141,11 +144,11 @@ def test_the_steps_as_every_engine_sees_them(bank: Bank) -> None:
 def test_a_long_staged_commit_is_posted_beside_the_table(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "INLINE_BYTES", 10)
     killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
-    posts = list(Path(bank[1].state.store.root, prepare.FOLDER).glob("*.json"))
+    posts = list(Path(bank[1].state.store.root, POSTS).glob("*.json"))
     assert len(posts) == 1
     assert values(again(bank)[1])[1] == 110 and not posts[0].exists()
     killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
-    for post in Path(bank[1].state.store.root, prepare.FOLDER).glob("*.json"):
+    for post in Path(bank[1].state.store.root, POSTS).glob("*.json"):
         post.unlink()
     with pytest.raises(CorruptLog, match="posted beside the table"):
         values(again(bank)[1])
@@ -397,3 +400,102 @@ def test_relative_places(table: str, other: str, relative: str | None) -> None:
     assert relative_place(table, other) == relative
     if relative is not None:
         assert absolute_place(table, relative) == other.replace("s3a://", "s3://")
+
+
+def settle(table: InMemory, *arguments: str) -> tuple[int, str]:
+    with clock.use(TestClock()):
+        result = CliRunner().invoke(app, ["settle", table.state.store.root, *arguments])
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_command_rolls_forward_from_either_table(bank: Bank, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    found = {f.code: f for f in check(bank[1].state.store).findings}
+    assert found["transaction-open"].versions == (2,) and "transaction-open" not in {f.code for f in check(bank[0].state.store).findings}
+    code, said = settle(again(bank)[first])
+    assert code == 0 and said.startswith(f"{bank[1].state.store.root}: transaction ") and said.endswith("committed, in version 3\n")
+    assert settle(bank[first]) == (0, "No transaction over several tables is open here.\n")
+    assert [values(t)[1] for t in again(bank)] == [90, 110] and "transaction-open" not in {f.code for f in check(bank[1].state.store).findings}
+
+
+def test_the_command_gives_up_what_is_not_decided(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(bank, 0, "before_put", monkeypatch, OUT, IN)
+    assert settle(again(bank)[1])[1].endswith("given up, in version 3\n")
+    assert [values(t)[1] for t in again(bank)] == [100, 100]
+
+
+@pytest.mark.parametrize(("outcome", "expected"), [("committed", 110), ("aborted", 100)])
+def test_a_person_decides_where_the_home_is_gone(bank: Bank, monkeypatch: pytest.MonkeyPatch, outcome: str, expected: int) -> None:
+    killed_at(bank, 1, "prepared", monkeypatch, OUT, IN)
+    prepared = bank[1].state.log.read_commit(2)
+    assert prepared is not None and prepared.info is not None
+    txn_id = prepared.info.raw["rowlock"]["prepared"]["txn_id"]
+    code, said = settle(again(bank)[1], "--txn", txn_id, "--as", outcome)
+    assert code == 2 and "can be read, so nobody else may decide it" in " ".join(said.split())
+    shutil.rmtree(bank[0].state.store.root)
+    table = again(bank)[1]
+    code, said = settle(table)
+    assert code == 1 and "is there" not in said and f"--txn {txn_id} --as committed" in said
+    assert settle(table, "--txn", "another", "--as", outcome)[0] == 2
+    assert settle(table, "--txn", txn_id, "--as", outcome) == (
+        0,
+        f"{table.state.store.root}: transaction {txn_id}: {'committed' if outcome == 'committed' else 'given up'}, in version 3\n",
+    )
+    assert values(again(bank)[1])[1] == expected
+
+
+def test_a_person_gives_up_what_nobody_can_read(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit that prepared it was cleaned up: nothing can be rolled forward, and the table must not be lost with it."""
+    killed_at(bank, 1, "prepared", monkeypatch, OUT, IN)
+    state = bank[1].state
+    state.log.write_checkpoint(state.look())
+    for version in range(3):
+        state.store.delete(commit_key(version))
+    table = again(bank)[1]
+    with pytest.raises(CorruptLog, match="--as aborted"):
+        table.state.refresh()
+    assert settle(table, "--txn", "any", "--as", "committed")[0] == 2
+    assert settle(table, "--txn", "any", "--as", "aborted")[0] == 0
+    assert values(again(bank)[1])[1] == 100
+
+
+def test_posts_that_nobody_needs_are_swept(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The post of an owner that died before its P goes when the version that it was for is taken, and not before; that of an open P stays."""
+    monkeypatch.setattr(prepare, "INLINE_BYTES", 10)
+    killed_at(bank, 1, "before_put", monkeypatch, OUT, IN)
+    posts = list(Path(bank[1].state.store.root, POSTS).iterdir())
+    assert len(posts) == 1 and settle(bank[1])[0] == 0 and posts[0].exists()
+    again(bank)[1].run(parse("APPEND (9, 9)"))
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    settling = again(bank)[1]
+    settled_first = Path(bank[1].state.store.root, POSTS)
+    assert len(list(settled_first.iterdir())) == 2
+    assert settle(settling)[1].endswith("committed, in version 4\n") and not list(settled_first.iterdir())
+
+
+def test_another_has_closed_it_and_deleted_the_post(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the home and that at the post; the answer is the other's version."""
+    monkeypatch.setattr(prepare, "INLINE_BYTES", 10)
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    first, second = again([bank[1]])[0], again([bank[1]])[0]
+    prepared = close.open_in(first.state, first.state.look())
+    assert prepared is not None
+    assert values(second)[1] == 110
+    assert close.close(first.state, prepared, 2) == 3
+    second.state.store.delete(commit_key(1))
+    assert close.closed_at(second.state, replace(prepared, version=0), second.state.look()) is None
+
+
+@pytest.mark.parametrize("order", [-1, 1])
+def test_the_home_is_the_least_by_the_order_of_tables(make: Make, order: int) -> None:
+    bank = [make("a", {**TRACKED, "rowlock.order": str(order)}), make("b")]
+    transfer(bank, OUT, IN)
+    assert [PREPARE in operations(t) for t in bank] == [order > 0, order < 0]
+
+
+def test_the_history_names_the_other_tables(bank: Bank) -> None:
+    transfer(bank, OUT, IN)
+    said = [" ".join(CliRunner().invoke(app, ["history", t.state.store.root], terminal_width=400, env={"COLUMNS": "400"}).output.split()) for t in bank]
+    assert f"with what was prepared in version 2 of {bank[1].state.store.root}" in said[0]
+    assert f"with version 2 of {bank[0].state.store.root}" in said[1]

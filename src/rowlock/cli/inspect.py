@@ -27,9 +27,12 @@ from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.finding import Report
 from rowlock.maintenance.check.run import check
 from rowlock.maintenance.repair import repair
+from rowlock.maintenance.settle import settle_all, settle_by_hand
 from rowlock.maintenance.vacuum import vacuum
+from rowlock.protocol.actions import Commit
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.paths import scheme_of
+from rowlock.protocol.prepared import prepared_by
 from rowlock.storage.dynamodb import ArbitratedStore, create_table
 from rowlock.storage.open import open_store
 from rowlock.storage.options import SCHEMES, Kind
@@ -40,17 +43,25 @@ SHOWN_COLUMNS = 12
 
 
 def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None, *, ids: bool = False) -> None:
-    """Prints the newest `limit` commits, the newest first: what each changed, which application wrote it where (of a group all), or with `ids` its txnId."""
+    """Prints the newest `limit` commits, the newest first: what each changed (and in which other tables), which application wrote it where (of a group all), or with `ids` its txnId."""
     log = TableLog(open_store(path, storage_options))
     times = dict(log.commit_times())
     table = Table("version", "time", "operation", *([Column("txnId", min_width=36)] if ids else ["what changed", "by"]), box=box.SIMPLE_HEAD)
     for commit in log.history(limit):
         info = commit.info.raw if commit.info else {}
         metrics = info.get("operationMetrics")
-        changed = [_metrics(metrics if isinstance(metrics, Mapping) else None), Text("\n").join(map(plain, told(info) or [_by(info)]))]
+        what = [_metrics(metrics if isinstance(metrics, Mapping) else None), *_together(commit, log.store.root)]
+        changed = [Text("\n").join(Text(line) for line in what if line), Text("\n").join(map(plain, told(info) or [_by(info)]))]
         more = [str(info.get("txnId") or "")] if ids else changed
         table.add_row(str(commit.version), moment(times.get(commit.version)), str(info.get("operation") or ""), *more)
     console.print(table, crop=False)
+
+
+def _together(commit: Commit, root: str) -> list[str]:
+    """The other tables of a transaction over several tables, as far as the commit names them."""
+    others = [f"version {version} of {table}" for table, version in (commit.info.together if commit.info else ()) if table != root]
+    prepared = [f"what was prepared in version {version} of {table}" for table, version in prepared_by(commit)]
+    return [f"with {one}" for one in (*others, *prepared)]
 
 
 def _by(info: Mapping[str, Any]) -> str:
@@ -103,8 +114,9 @@ def vacuum_table(
     path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None
 ) -> None:
     """Deletes the files that no version within the retention needs; prints how many."""
-    log = TableLog(open_store(path, storage_options))
-    result = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run)
+    state = opened(path, storage_options)
+    state.refresh()  # files that an open transaction over several tables has staged are live then, or garbage
+    result = vacuum(state.log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run)
     for key in result.files if dry_run else ():
         console.print(key, highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -169,6 +181,22 @@ def repair_table(path: str, console: Console, storage_options: Mapping[str, str]
     elif not done.done:
         console.print("Nothing was written: --yes does it.", highlight=False)
     return done.is_whole
+
+
+def settle_table(
+    path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, txn_id: str | None, outcome: Literal["committed", "aborted"] | None
+) -> bool:
+    """Settles what is open in a table, or closes one transaction as a person decided; returns False if something is still open."""
+    if (txn_id is None) != (outcome is None):
+        raise InvalidInput("--txn and --as are given together: which transaction, and what became of it", table=path)
+    state = opened(path, storage_options)
+    done = settle_all(state) if txn_id is None or outcome is None else [settle_by_hand(state, txn_id, outcome)]
+    for one in done:
+        closed = f", in version {one.version}" if one.version is not None else ""
+        console.print(f"{one.table}: {f'transaction {one.txn_id}: ' if one.txn_id else ''}{one.outcome}{closed}", highlight=False, markup=False, soft_wrap=True)
+    if not done:
+        console.print("No transaction over several tables is open here.")
+    return all(one.version is not None for one in done)
 
 
 def _print(report: Report, console: Console) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, ParamSpec
+from typing import Annotated, Literal, ParamSpec
 
 import typer
 from rich.console import Console
@@ -280,6 +280,22 @@ def repair(
     from rowlock.cli.inspect import repair_table
 
     return repair_table(path, _console(), _storage(storage_option), json=json, yes=yes)
+
+
+@command()
+def settle(
+    path: TablePath,
+    txn: Annotated[str | None, typer.Option(metavar="ID", help="With --as: the transaction that a person has decided.")] = None,
+    outcome: Annotated[
+        Literal["committed", "aborted"] | None,
+        typer.Option("--as", help="With --txn: what became of it, where the table whose log decides it is gone for good."),
+    ] = None,
+    storage_option: StorageOption = None,
+) -> bool:
+    """Roll forward, or give up, what transactions over several tables have left open in a table. Exit code 1 if something is still open."""
+    from rowlock.cli.inspect import settle_table
+
+    return settle_table(path, _console(), _storage(storage_option), txn_id=txn, outcome=outcome)
 
 
 arbiter = typer.Typer(help="The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore.", no_args_is_help=True)

@@ -19,6 +19,8 @@ from rowlock.protocol.actions import Commit, SetTransaction
 from rowlock.protocol.paths import canonical, scheme_of
 
 PREPARE, CLOSE = "ROWLOCK PREPARE", "ROWLOCK CLOSE"
+POSTS = "_rowlock/prepared"
+"""Where long staged commits lie, below the table's folder."""
 _CLOSED = 0
 
 
@@ -53,6 +55,17 @@ class Prepared:
     def record(self) -> dict[str, Any]:
         """What the `rowlock` object of its commitInfo holds."""
         return {"prepared": {k: v for k, v in asdict(self).items() if k != "version"}}
+
+
+def post_key(prepared: Prepared) -> str:
+    """The key of the object for the staged commit of a P.  It names the version, so where another commit has taken that version nobody needs the object."""
+    return f"{POSTS}/{prepared.version:020}.{prepared.txn_id}.json"
+
+
+def is_needed(post: str, head: int, still_open: Prepared | None) -> bool:
+    """Whether a P that is open, or that can still be put, may name this object; `head` is a version that exists."""
+    version = post.rpartition("/")[2].partition(".")[0]
+    return post == (still_open.post if still_open else None) or not version.isdecimal() or int(version) > head
 
 
 def open_version(txns: Mapping[str, SetTransaction], table_id: str) -> int | None:

@@ -31,7 +31,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
 }
 """The allowed values of Rowlock's properties; the first is the default."""
 
-GROUP_COMMIT, CHECKSUMS = "rowlock.groupCommit", "rowlock.checksums"
+GROUP_COMMIT, CHECKSUMS, ORDER = "rowlock.groupCommit", "rowlock.checksums", "rowlock.order"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
 _LOG_RETENTION, _FILE_RETENTION = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
 PROTECTION, _APPLICATIONS = "delta.requireCheckpointProtectionBeforeVersion", "delta.setTransactionRetentionDuration"
@@ -44,6 +44,7 @@ DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_ser
 
 LOCKLESS_ALONE = "lockless is a level of its own and cannot be combined with an isolation level (choose repair, rerun or fail for isolation)"
 
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
 _COLUMNS = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 _FREE_PREFIXES = ("delta.constraints.", "delta.feature.")
 
@@ -156,6 +157,7 @@ OWN: dict[str, Callable[[str], str | None]] = {
     LOCK_TIMEOUT: _no_interval,
     LOCK_TERM: _no_interval,
     LOCK_KEY: lambda value: None if value.strip() else "the name of a column is needed",
+    ORDER: lambda value: None if _WHOLE.fullmatch(value) else "a whole number is needed, such as -1",
 }
 """Rowlock's properties, each with why it cannot have a value, as a phrase for the error; None if it can."""
 
@@ -280,6 +282,8 @@ class TableProperties:
     """Seconds without a renewal after which a lease may be taken over."""
     lock_key = _Property(LOCK_KEY, lambda text: text)
     """The column whose values `rowlock.lock = partition` divides into buckets, besides the partition columns."""
+    order = _Property(ORDER, lambda text: int(text) if text is not None and _WHOLE.fullmatch(text) else 0)
+    """The table's place among those of a transaction over several tables: the least, by this and then by id, is its home."""
 
     @property
     def stats_columns(self) -> tuple[str, ...] | None:

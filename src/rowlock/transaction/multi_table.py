@@ -108,6 +108,11 @@ def check_tables(states: Sequence[SharedState]) -> None:
         raise InvalidInput("a table is named twice in a transaction over several tables; name it once", table=twice[0])
 
 
+def place_of(head: Snapshot) -> tuple[int, str]:
+    """What tables are sorted by in a transaction, the same in every process: who waits for several waits in this order, and the first that is written is the home."""
+    return head.properties.order, head.metadata.id
+
+
 def heads_together(states: Sequence[SharedState]) -> list[Snapshot]:
     """The newest snapshots of several tables, as they all were at one instant.  Runs on the driver; two requests for each table, side by side.
 
@@ -173,7 +178,7 @@ def commit(parts: Sequence[Part]) -> MultiTableReceipt:
 
     Raises as the commit of one table does, for each of them; InvalidInput where the application's step is in some of the logs only.
     """
-    ordered = sorted(parts, key=lambda part: (part.txn.base.metadata.id, part.path))
+    ordered = sorted(parts, key=lambda part: (*place_of(part.txn.base), part.path))
     for part in ordered:
         refuse_removal(part.txn, part.txn.base)
     _check_step(ordered)

@@ -70,6 +70,7 @@ KINDS: dict[str, tuple[Level, str]] = {
     "feeds-not-compared": ("note", ""),
     "columns-not-compared": ("note", ""),
     "commit-to-be-finished": ("note", ""),
+    "transaction-open": ("note", "The next reader or writer of Rowlock settles it, and rowlock settle does; other engines do not see it until then"),
     "cannot-be-read-here": ("note", ""),
     "cannot-be-written-here": ("note", ""),
     "files-not-in-log": ("note", "VACUUM deletes those that are older than the retention"),

@@ -13,6 +13,7 @@ from rowlock.maintenance.check.files import NamedFiles, data_file_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, finding
 from rowlock.maintenance.check.log import Versions, checkpoint_findings, log_file_findings, steps
 from rowlock.protocol.features import check_writable, neighbours
+from rowlock.protocol.prepared import open_version
 from rowlock.storage.dynamodb import ArbitratedStore
 from rowlock.storage.store import ObjectStore
 
@@ -61,6 +62,10 @@ def _checked(store: ObjectStore, commits: int, files: int, footers: int, deep: b
         check_writable(head.protocol, head.metadata, store.root)
     except RowlockError as e:
         findings.append(finding("cannot-be-written-here", str(e)))
+    if (prepared := open_version(head.txns, head.metadata.id)) is not None:
+        findings.append(
+            finding("transaction-open", f"a transaction over several tables was prepared in version {prepared} and is open since then", (prepared,))
+        )
     broken, counts = data_file_findings(inner, head, files=files, footers=footers)
     findings += [*judged.moved.findings(head.schema), *broken]
     if deep:

@@ -32,7 +32,8 @@ from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState, before_use, state_of
 from rowlock.transaction.two_phase.follow import RowIds, follow
 
-ABORTED = -1
+ABORTED, BY_HAND = -1, -2
+"""In place of a version of the home: the transaction was given up; a person decided that it is committed, since the home's log cannot say it any more."""
 PATIENCE_S = 3.0
 """How long one waits for the decision of a transaction before it is given up: a courtesy to its owner."""
 PATIENCE_PER_TABLE_S = 0.25
@@ -43,7 +44,9 @@ def settle(state: SharedState, head: Snapshot) -> None:
 
     Raises DeltaConcurrentModificationException where the home cannot be read, or says nothing any more.
     """
-    prepared = _open_in(state, head)
+    prepared = open_in(state, head)
+    if prepared is None:
+        return
     home = home_of(state, prepared)
     start, n = clock.monotonic_s(), 0
     while (word := word_of(home, prepared)) is None:
@@ -54,10 +57,30 @@ def settle(state: SharedState, head: Snapshot) -> None:
         n += 1
         if not is_open(state.look(), prepared):
             return
-    commit(Close(state, prepared, word))
+    close(state, prepared, word)
 
 
 before_use(settle)
+
+
+def close(state: SharedState, prepared: Prepared, word: int) -> int | None:
+    """Closes a P; the version that does, put here or by another; None where that version was cleaned up since then.  Raises as `commit` does."""
+    try:
+        return commit(Close(state, prepared, word)).version
+    except CorruptLog:  # another has closed it meanwhile, and deleted the post
+        head = state.look()
+        if is_open(head, prepared):
+            raise
+        return closed_at(state, prepared, head)
+
+
+def closed_at(state: SharedState, prepared: Prepared, head: Snapshot) -> int | None:
+    """The version up to `head` that closes a P; None where none does, or the log was cleaned up since then."""
+    try:
+        between = state.log.commits(prepared.version, head.version) if head.version > prepared.version else []
+    except VersionNotFound:
+        return None
+    return next((c.version for c in between if versions.closed_in(c) == prepared.txn_id), None)
 
 
 def is_open(head: Snapshot, prepared: Prepared) -> bool:
@@ -65,15 +88,17 @@ def is_open(head: Snapshot, prepared: Prepared) -> bool:
     return open_version(head.txns, head.metadata.id) == prepared.version
 
 
-def _open_in(state: SharedState, head: Snapshot) -> Prepared:
-    """The P that is open at a head.  Raises CorruptLog where it cannot be read."""
+def open_in(state: SharedState, head: Snapshot) -> Prepared | None:
+    """The P that is open at a head; None where none is.  Raises CorruptLog where it cannot be read."""
     version = open_version(head.txns, head.metadata.id)
-    found = None if version is None else state.log.read_commit(version)
+    if version is None:
+        return None
+    found = state.log.read_commit(version)
     prepared = None if found is None else versions.prepared_in(found)
     if prepared is None:
         raise CorruptLog(
             "a transaction over several tables is open here, and the version that says which cannot be read: it was cleaned up, or written by a newer Rowlock. "
-            "Read the table as of the version before it",
+            "Read the table as of the version before it; `rowlock settle PATH --txn ID --as aborted`, with any ID, gives the transaction up",
             table=head.table,
             version=version,
         )
@@ -117,7 +142,8 @@ def _unsettled(state: SharedState, prepared: Prepared, why: str) -> DeltaConcurr
         f"A transaction over several tables ({prepared.txn_id}) is open at version {prepared.version} of this table, and is decided in the log of "
         f"{prepared.home.table} (metadata id {prepared.home.id}, after version {prepared.home.since}): {why}.",
         table=state.store.root,
-        remedy="Make that table readable from here, with the same storage options, and try again; until then this table can be read as of the version before.",
+        remedy="Make that table readable from here, with the same storage options, and try again; until then this table can be read as of the version before. "
+        f"Where that table is gone for good, decide it yourself: rowlock settle {state.store.root} --txn {prepared.txn_id} --as committed, or --as aborted.",
     )
 
 
@@ -140,7 +166,7 @@ class _Marker(AbortMarker):
 
 
 class Close(Single):
-    """The version that closes a P: with the transaction's data where its home decided in version `word`, without where it is ABORTED."""
+    """The version that closes a P: with the transaction's data where its home decided in version `word` or it is BY_HAND, without where it is ABORTED."""
 
     options = Options(turns=False, lane=False)
 
@@ -161,13 +187,12 @@ class Close(Single):
         self.head = self.read = head
         if is_open(head, self._prepared):
             return None
-        between = self.state.log.commits(self._prepared.version, head.version) if head.version > self._prepared.version else []
-        found = next((c.version for c in between if versions.closed_in(c) == self._prepared.txn_id), None)
-        return Over(found, by_another=True)
+        return Over(closed_at(self.state, self._prepared, head), by_another=True)
 
     def commit_file(self) -> bytes:
         said, staged, head = self._prepared, self._staged, self.head
-        closed: dict[str, Any] = {"txn_id": said.txn_id, "prepared": said.version, "decided": None if self._word == ABORTED else self._word}
+        decided = {ABORTED: None, BY_HAND: "by hand"}.get(self._word, self._word)
+        closed: dict[str, Any] = {"txn_id": said.txn_id, "prepared": said.version, "decided": decided}
         base = None if staged is None else self._base()
         if staged is None or base is None or not _fits(base, head):
             info = commit_info(
@@ -178,7 +203,7 @@ class Close(Single):
         done = follow(staged, base, head, self.state.vectors, ids)
         effects, staging = Effects(done.tombstones), Staging(files=done.files)
         files = file_actions(effects, head, engine=cast(Engine, ids), vectors=self.state.vectors, staging=staging)  # it is asked for counts alone
-        tables = [{"table": said.home.table, "id": said.home.id, "version": self._word}]
+        tables = [] if self._word == BY_HAND else [{"table": said.home.table, "id": said.home.id, "version": self._word}]
         raw = dict(staged.info.raw) if staged.info is not None else {}
         record = {**raw.get("rowlock", {}), "tables": tables, "closed": {**closed, "overwritten": done.dropped}}
         info = {**{k: v for k, v in raw.items() if k not in ("inCommitTimestamp", "tags")}, "timestamp": clock.now_ms(), "rowlock": record}

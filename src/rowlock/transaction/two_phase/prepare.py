@@ -16,21 +16,19 @@ from rowlock.exceptions import CommitUnknown, RowlockError, StorageError, Unsupp
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed, row_tracking
 from rowlock.protocol.features import vectors_allowed
-from rowlock.protocol.prepared import PREPARE, Home, Prepared, opens, relative_place
+from rowlock.protocol.prepared import PREPARE, Home, Prepared, opens, post_key, relative_place
 from rowlock.storage.store import discard
-from rowlock.transaction.commit import commit
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.staged_statements import StagedStatements
 from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.transaction.state.proposal import Over
 from rowlock.transaction.state.shared import logger
-from rowlock.transaction.two_phase.close import ABORTED, Close
+from rowlock.transaction.two_phase.close import ABORTED, close
 
 MOST_TABLES = 20
 INLINE_BYTES = 16_384
 """A staged commit that is longer is posted beside the table, and not in the P."""
-FOLDER = "_rowlock/prepared"
 _THREADS = 16
 
 
@@ -129,7 +127,7 @@ def give_up(parts: Sequence[Part]) -> None:
         if (prepared := part.prepared) is not None:
             part.prepared = None
             try:
-                commit(Close(part.state, prepared, ABORTED))
+                close(part.state, prepared, ABORTED)
             except RowlockError as e:
                 logger.warning("what was prepared in version %d of %s will be closed by the next writer: %s", prepared.version, part.path, e)
 
@@ -155,7 +153,7 @@ def _prepare(part: Part, home: Part, tables: int) -> bool:
     place = Home(home.path, relative_place(part.path, home.path), home.head.metadata.id, home.since)
     prepared = Prepared(head.version + 1, part.txn_id, place, tables, None if part.has_nothing else part.commit_file().decode())
     if prepared.staged is not None and len(prepared.staged) > INLINE_BYTES:
-        key = f"{FOLDER}/{part.txn_id}.json"
+        key = post_key(prepared)
         store.put(key, prepared.staged.encode())
         prepared = replace(prepared, staged=None, post=key)
     info = commit_info(PREPARE, {}, clock.new_id(), read_version=head.version, blind=False, metrics={}, record=prepared.record)
@@ -191,7 +189,7 @@ def _closed(part: Part, decided: int) -> int | None:
     assert part.prepared is not None
     part.phase("decided")
     try:
-        return commit(Close(part.state, part.prepared, decided)).version
+        return close(part.state, part.prepared, decided)
     except RowlockError as e:
         logger.warning("version %d of %s is decided and will be rolled forward by its next reader or writer: %s", part.prepared.version, part.path, e)
         part.is_pending = True
