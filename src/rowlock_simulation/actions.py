@@ -17,6 +17,7 @@ from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.transaction.definition import alteration, backfill
 from rowlock.transaction.group_commit.group import queue_of
+from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt, Reruns
@@ -27,7 +28,7 @@ from rowlock_simulation.memory.sql.script import Append, Script, render
 from rowlock_simulation.memory.statements import operation, parameters, statements_of
 from rowlock_simulation.scheduler import Scheduler
 
-Kind = Literal["statements", "foreign", "read and write", "restore", "property", "alter", "checkpoint", "vacuum", "read", "travel"]
+Kind = Literal["statements", "foreign", "read and write", "restore", "property", "alter", "checkpoint", "vacuum", "read", "travel", "together", "read together"]
 Rows = list[dict[str, Any]]
 
 
@@ -42,6 +43,10 @@ class Action:
     posts    an append that is handed to other processes as if they had been in each other's way just now
     back     for `restore` and `travel`: how many versions before the newest
     pause_s  what passes before it
+    table    which of several tables it is on
+    parts    for `together`: what it does in each of several tables
+    copies   for `together`: it reads the sum of the counters of one table, and sets this row of another to it and a mark of its own
+    unaware  it is done by an engine that knows nothing of transactions over several tables
     """
 
     number: int
@@ -55,6 +60,10 @@ class Action:
     properties: Mapping[str, str] = field(default_factory=dict)
     alter: tuple[str, ...] = ()
     pause_s: float = 0.0
+    table: int = 0
+    parts: tuple[tuple[int, tuple[Script, ...]], ...] = ()
+    copies: tuple[int, int, int, int] | None = None
+    unaware: bool = False
 
     @property
     def is_lockless(self) -> bool:
@@ -63,12 +72,16 @@ class Action:
 
     def __str__(self) -> str:
         what = (
-            "; ".join(map(render, self.scripts))
+            " | ".join(f"t{n}: {'; '.join(map(render, scripts))}" for n, scripts in self.parts)
+            or "; ".join(map(render, self.scripts))
             or " ".join(self.alter)
             or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
         )
         app = (f" as step {self.app[1]} of {self.app[0]}" if self.app else "") + " by a post" * self.posts + f" with the column {self.grows}" * bool(self.grows)
-        return f"{self.kind} {what}{app} {dict(self.options) or ''}".strip()
+        where = f" in t{self.table}" if self.table else ""
+        if self.copies is not None:
+            where += " the sum of t{} into t{}, row {}, marked {}".format(*self.copies)
+        return f"{self.kind} {what}{app}{where}{' unaware' * self.unaware} {dict(self.options) or ''}".strip()
 
 
 @dataclass
@@ -82,10 +95,17 @@ class Done:
     restored: int | None = None
     foreign: tuple[str, int | None] | None = None
     """What another engine did: its transaction, and the version that it became."""
+    together: MultiTableReceipt | None = None
+    reads: dict[int, Done] = field(default_factory=dict)
+    """What was read of each of several tables."""
+    bases: dict[int, int] = field(default_factory=dict)
+    """Of each of several tables the version at which the last try began."""
 
     @property
     def committed(self) -> int | None:
         """The version that was acknowledged."""
+        if self.together is not None:
+            return next(iter(self.together.versions.values()), None)
         return self.receipt.version if self.receipt is not None else self.foreign[1] if self.foreign is not None else None
 
 
@@ -117,7 +137,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
             read(table, table.state.log.at(max(0, newest - action.back)), scheduler, done)
 
 
-def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
+def runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
     """As a statement of the API is run again: under `rerun`, and under `repair` where the definition changed."""
     return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))
 
@@ -144,7 +164,7 @@ def _statements(action: Action, table: Table) -> Receipt:
             carry_out,
             lambda staging: staging.txn,
             most=RERUNS,
-            again=_runs_again,
+            again=runs_again,
         )
 
 

@@ -14,11 +14,10 @@ from typing import Any
 import orjson
 
 from rowlock import clock
-from rowlock_simulation.draw import draw
 from rowlock_simulation.plan import World
+from rowlock_simulation.plans import plan_of
 from rowlock_simulation.run import Result, run
 
-WORLDS: tuple[World, ...] = ("s3", "local", "dynamodb")
 LEAST_POINTS, LEAST_COMMITS, LEAST_FAULTS = 150, 7, 1
 """A schedule with fewer scheduling points, committed actions or faults that came is short."""
 
@@ -82,7 +81,7 @@ def campaign(
             if (world, seed) in known:
                 continue
             start = clock.monotonic_s()
-            result = run(draw(world, seed))
+            result = run(plan_of(world, seed))
             summary.add(result, clock.monotonic_s() - start)
             if results is not None:
                 _write(results, result)

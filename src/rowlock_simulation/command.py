@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from rowlock.exceptions import InvalidInput
-from rowlock_simulation.campaign import WORLDS, Summary, campaign, campaign_of_processes, covered, replay_command
-from rowlock_simulation.draw import draw
+from rowlock_simulation.campaign import Summary, campaign, campaign_of_processes, covered, replay_command
 from rowlock_simulation.plan import World
+from rowlock_simulation.plans import WORLDS, plan_of
 from rowlock_simulation.run import Result, run
 from rowlock_simulation.shrink import shrink
 
@@ -59,7 +59,7 @@ def simulate(choices: Choices, console: Console) -> bool:
     for world, seed, _ in summary.failed:
         console.print(replay_command(world, seed), highlight=False, soft_wrap=True)
         if choices.smaller:
-            gone, _ = shrink(draw(world, seed))
+            gone, _ = shrink(plan_of(world, seed))
             console.print(replay_command(world, seed, gone), highlight=False, soft_wrap=True)
     return not summary.failed
 
@@ -83,7 +83,7 @@ def _seeds(choices: Choices) -> tuple[int, int | None]:
 
 
 def _replay(world: World, seed: int, choices: Choices, console: Console) -> bool:
-    plan = draw(world, seed).without(choices.without)
+    plan = plan_of(world, seed).without(choices.without)
     gone = choices.without
     if choices.smaller and run(plan).violations:
         more, _ = shrink(plan)

@@ -98,8 +98,8 @@ def draw(world: World, seed: int) -> Plan:
             ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), (1 if theme in (LOCKLESS, POSTS) else 5) * rng.random()]))
         )
     used = sorted({a.process for a in actors})
-    faults = [_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
-    faults.append(replace(_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
+    faults = [draw_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
+    faults.append(replace(draw_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
     return Plan(
         world=world,
         seed=seed,
@@ -140,7 +140,7 @@ def _properties(rng: random.Random, *, keeps_short: bool) -> dict[str, str]:
     return out
 
 
-def _fault(rng: random.Random, world: World, name: str, process: str) -> Fault:
+def draw_fault(rng: random.Random, world: World, name: str, process: str) -> Fault:
     kinds = (*_ANYWHERE, *_REMOTE, "partition") if world in ("s3", "dynamodb") else (*_ANYWHERE, *_DISK)
     kind: FaultKind = rng.choice(kinds)
     seconds = {

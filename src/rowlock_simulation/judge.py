@@ -36,7 +36,7 @@ Bag = Counter[tuple[Any, ...]]
 def judge(plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table) -> list[str]:
     """What the schedule broke, as sentences; nothing where it kept all promises."""
     table.refresh()  # a commit that was claimed by a process which then ended is put in its place by whoever reads first
-    commits = _commits(history)
+    commits = commits_of(history)
     verdict = _Verdict(plan, history, commits, outcomes)
     verdict.violations += history.violations
     verdict.check_versions()
@@ -46,12 +46,12 @@ def judge(plan: Plan, history: History, outcomes: Sequence[Outcome], table: Tabl
     return verdict.violations
 
 
-def _commits(history: History) -> list[Commit]:
+def commits_of(history: History) -> list[Commit]:
     by_version = {int(key.rpartition("/")[2][:20]): data for key, data in history.commits.items()}
     return [parse_commit(v, by_version[v], "simulated") for v in sorted(by_version)]
 
 
-class _Raw:
+class Raw:
     """The rows of the table, folded commit by commit out of the raw actions."""
 
     def __init__(self, history: History) -> None:
@@ -121,6 +121,25 @@ class _Raw:
         return Counter(tuple(row.get(name) for name in self.stored_as.values()) for _, rows in self._rows.values() for row in rows)
 
 
+class RowIds:
+    """Who the rows of a table are, version by version."""
+
+    def __init__(self) -> None:
+        self._key_of: dict[int, int] = {}
+        self._id_of: dict[int, int] = {}
+
+    def wrong(self, version: int, ids: Sequence[tuple[int, int]]) -> list[str]:
+        """What is wrong with the (id, key) of each row: no two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
+        if len({row_id for row_id, _ in ids}) != len(ids):
+            return [f"I6: two rows of version {version} have one id"]
+        for row_id, key in ids:
+            lasts = key < UPSERTS or key >= APPENDS
+            if self._key_of.setdefault(row_id, key) != key or (lasts and self._id_of.setdefault(key, row_id) != row_id):
+                had = f"it had {self._id_of.get(key)}, and that id was of {self._key_of[row_id]}"
+                return [f"I6: the row {key} of version {version} has the id {row_id}; {had}"]
+        return []
+
+
 class _Verdict:
     """The checks, and what they have found."""
 
@@ -129,8 +148,7 @@ class _Verdict:
         self._of_txn = {txn_id: o for o in outcomes for txn_id in o.txn_ids}
         self.bags: list[Bag] = []
         self.columns: list[tuple[str, ...]] = []
-        self._key_of: dict[int, int] = {}
-        self._id_of: dict[int, int] = {}
+        self._ids = RowIds()
         self._definition = Definition()
         self.folded = Folded()
         self.violations: list[str] = []
@@ -142,7 +160,7 @@ class _Verdict:
 
     def check_versions(self) -> None:
         """Every version is what serial execution in log order gives (I3, I5), and money is conserved."""
-        raw, serial = _Raw(self._history), NumberedTable(COLUMNS)
+        raw, serial = Raw(self._history), NumberedTable(COLUMNS)
         states: list[State] = []
         for number, commit in enumerate(self._commits):
             if commit.version != number:
@@ -155,7 +173,7 @@ class _Verdict:
             self.bags.append(raw.bag())
             self.columns.append(tuple(raw.stored_as))
             self._check_feed(raw.changes(commit), number)
-            self._check_ids(number, raw.ids())
+            self.violations += self._ids.wrong(number, raw.ids())
             wanted = rows_of(serial.rows, serial.columns)
             if self.columns[-1] != serial.columns:
                 self.violations.append(f"I3: version {number} has the columns {self.columns[-1]}; by the log so far they are {serial.columns}")
@@ -163,7 +181,7 @@ class _Verdict:
             if self.bags[-1] != wanted:
                 doing = ", ".join(self._of_txn[t].name for t in sorted(commit.txn_ids) if t in self._of_txn)
                 self.violations.append(
-                    f"I3: version {number} ({doing}) is not what serial execution gives: it has {_text(self.bags[-1] - wanted)} and lacks {_text(wanted - self.bags[-1])}"
+                    f"I3: version {number} ({doing}) is not what serial execution gives: it has {text_of(self.bags[-1] - wanted)} and lacks {text_of(wanted - self.bags[-1])}"
                 )
                 return
             money = sum(v * n for (k, v, *_), n in self.bags[-1].items() if k < self._plan.accounts)
@@ -182,20 +200,8 @@ class _Verdict:
         if {row: n for row, n in told.items() if n} != {row: n for row, n in real.items() if n}:
             told.subtract(real)
             self.violations.append(
-                f"feed: the change data feed of version {version} is not what it changed: {_text(+told)} too much, {_text(-told)} too little"
+                f"feed: the change data feed of version {version} is not what it changed: {text_of(+told)} too much, {text_of(-told)} too little"
             )
-
-    def _check_ids(self, version: int, ids: Sequence[tuple[int, int]]) -> None:
-        """No two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
-        if len({row_id for row_id, _ in ids}) != len(ids):
-            self.violations.append(f"I6: two rows of version {version} have one id")
-        for row_id, key in ids:
-            lasts = key < UPSERTS or key >= APPENDS
-            if self._key_of.setdefault(row_id, key) != key or (lasts and self._id_of.setdefault(key, row_id) != row_id):
-                self.violations.append(
-                    f"I6: the row {key} of version {version} has the id {row_id}; it had {self._id_of.get(key)}, and that id was of {self._key_of[row_id]}"
-                )
-                return
 
     def _serve(self, serial: NumberedTable, states: Sequence[State], commit: Commit) -> None:
         for txn_id in sorted(commit.txn_ids):
@@ -273,8 +279,9 @@ class _Verdict:
                 continue
             if self._history.lost_from is not None and commit_key(o.done.version) >= self._history.lost_from:
                 continue  # it was read before it was durable, and is another version now
-            if o.action.kind == "read" and o.done.version < o.acknowledged:
-                self.violations.append(f"reader {o.name} read version {o.done.version} after version {o.acknowledged} had been acknowledged")
+            acknowledged = max(p.done.committed or 0 for p in self._outcomes if p.ended_at <= o.began_at)
+            if o.action.kind == "read" and o.done.version < acknowledged:
+                self.violations.append(f"reader {o.name} read version {o.done.version} after version {acknowledged} had been acknowledged")
             if o.done.snapshot is not None:
                 self.violations += [f"reader {o.name}: {text}" for text in self.folded.differences(o.done.snapshot)]
             if rows_of(o.done.rows, self.columns[o.done.version]) != self.bags[o.done.version]:
@@ -311,5 +318,5 @@ def _cut(bag: Bag) -> Bag:
     return out
 
 
-def _text(bag: Bag) -> str:
+def text_of(bag: Bag) -> str:
     return ", ".join(f"{n} x {row}" if n > 1 else str(row) for row, n in sorted(bag.items(), key=str)[:5]) or "nothing"

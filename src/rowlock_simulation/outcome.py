@@ -21,8 +21,9 @@ class Outcome:
     read_at: dict[str, int] = field(default_factory=dict)
     done: Done = field(default_factory=Done)
     error: Exception | None = None
-    acknowledged: int = 0
-    """The newest version that anybody had been told of when the action began."""
+    began_at: int = 0
+    ended_at: int = 0
+    """The scheduling points between which it happened."""
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rowlock_simulation.actions import Action
 
-World = Literal["s3", "local", "dynamodb"]
+World = Literal["s3", "local", "dynamodb", "tables"]
 FaultKind = Literal[
     "lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after", "stall",
     "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss",
@@ -56,6 +56,14 @@ class Weather:
 
 
 @dataclass(frozen=True, slots=True)
+class TableOf:
+    """One of several tables: the store that it is in, and its properties."""
+
+    store: World
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that a schedule is made of besides its order."""
 
@@ -69,6 +77,10 @@ class Plan:
     types: dict[str, str] = field(default_factory=dict)
     """Types of columns that are no longs."""
     partitioned_by: tuple[str, ...] = ()
+    tables: tuple[TableOf, ...] = ()
+    """In the world of several tables: these; else there is one, in the store that the world is called by."""
+    inline_bytes: int = 16_384
+    """What is staged in a table and is longer is posted beside it."""
     theme: str = "everybody"
     """Which actors are likely (`draw.THEMES`)."""
     night_s: float = 0.0
@@ -100,7 +112,7 @@ class Plan:
     def described(self) -> list[str]:
         """The plan as lines of text."""
         lines = [
-            f"world {self.world}, seed {self.seed}, {self.theme}; properties {self.properties}; {self.accounts} accounts; night after {self.night_s:g} s; limits {self.limits}, engine {self.engine}; {self.weather}"
+            f"world {self.world}, seed {self.seed}, {self.theme}; properties {self.properties}; {self.tables or 'one table'}; {self.accounts} accounts; night after {self.night_s:g} s; limits {self.limits}, engine {self.engine}; {self.weather}"
         ]
         for a in self.actors:
             lines += [f"actor {a.name} in process {a.process}, after {a.after_s:g} s", *(f"    {a.name}.{x.number}  {x}" for x in a.actions)]

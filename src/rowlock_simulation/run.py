@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,8 @@ from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.limits import limited
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.transaction import Table
-from rowlock_simulation import judge
+from rowlock.transaction.two_phase import prepare
+from rowlock_simulation import judge, judge_together, together
 from rowlock_simulation.actions import Action, Done, perform
 from rowlock_simulation.arrow_files import checkpoints_without_parquet
 from rowlock_simulation.draw import COLUMNS, COUNTERS
@@ -26,7 +27,7 @@ from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import ActorPlan, Plan
 from rowlock_simulation.scheduler import Crashed, Scheduler
 from rowlock_simulation.seams import simulated
-from rowlock_simulation.world import Host, LocalServer, Server, one_machine, outside, server_of
+from rowlock_simulation.world import Handles, Host, LocalServer, Server, one_machine, outside, servers_of, tables_are_found
 
 _RESTART_S = 3.0
 _AGAIN_S = 2.0
@@ -68,8 +69,10 @@ class _Recorder(Observer):
         self.outcome: Outcome | None = None
 
     def phase(self, name: str, txn: Any) -> None:
-        if self.outcome is not None and name in ("begin", "staged") and txn.txn_id not in self.outcome.txn_ids:
-            self.outcome.txn_ids.append(txn.txn_id)  # other phases may be those of a transaction that this one takes along
+        outcome = self.outcome
+        own = outcome is not None and (name in ("begin", "staged") or outcome.action.kind == "together")  # other phases may be those of one that is taken along
+        if outcome is not None and own and txn.txn_id not in outcome.txn_ids:
+            outcome.txn_ids.append(txn.txn_id)
         if name == "staged" and self.outcome is not None and self.outcome.action.is_lockless:
             self.outcome.read_at.setdefault(txn.txn_id, txn.base.version)
         if self._scheduler.current is not None:
@@ -81,21 +84,35 @@ def run(plan: Plan) -> Result:
     """Runs a plan to its end, and judges it."""
     scheduler = Scheduler(f"{plan.world} {plan.seed}")
     outcomes: list[Outcome] = []
-    with simulated(scheduler), checkpoints_without_parquet(), limited(**plan.limits), _quiet():
-        server = server_of(plan, scheduler)
+    with simulated(scheduler), checkpoints_without_parquet(), limited(**plan.limits), _quiet(), _posted_above(plan.inline_bytes):
+        servers = servers_of(plan, scheduler)
+        nobody = outside(servers, scheduler)
         try:
-            outcomes += _set_up(plan, outside(server, scheduler), scheduler)
+            for n in range(len(servers)):
+                outcomes += _set_up(plan, n, nobody.table(n), scheduler)
         except Exception as e:  # noqa: BLE001 - without faults, and alone
             return Result(plan, scheduler.trace_hash, 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.lines, [])
-        hosts = {name: Host(name, plan, server, scheduler) for name in sorted({a.process for a in plan.actors})}
-        if isinstance(server, LocalServer):
-            one_machine(hosts, server, scheduler)
+        hosts = {name: Host(name, plan, servers, scheduler) for name in sorted({a.process for a in plan.actors})}
+        if disks := [s for s in servers if isinstance(s, LocalServer)]:
+            one_machine(hosts, disks, scheduler)
         for actor in plan.actors:
             _spawn(actor, plan.night_s, hosts[actor.process], scheduler, outcomes)
-        scheduler.run()
-        violations = _judged(plan, server, scheduler, outcomes)
+        judging = outside(servers, scheduler)
+        with tables_are_found(lambda: judging if scheduler.current is None else hosts[scheduler.current.process.name].handles):
+            scheduler.run()
+            violations = _judged(plan, servers, scheduler, outcomes, judging)
     met = Counter(line.rpartition(": ")[2] for line in scheduler.lines if line.endswith(_FAULTS))
-    return Result(plan, scheduler.trace_hash, scheduler.points, len(server.history.commits), violations, scheduler.lines, outcomes, met, scheduler.now_us / 1e6)
+    return Result(
+        plan,
+        scheduler.trace_hash,
+        scheduler.points,
+        sum(len(s.history.commits) for s in servers),
+        violations,
+        scheduler.lines,
+        outcomes,
+        met,
+        scheduler.now_us / 1e6,
+    )
 
 
 _FAULTS = (
@@ -104,24 +121,28 @@ _FAULTS = (
 )  # fmt: skip
 
 
-def _judged(plan: Plan, server: Server, scheduler: Scheduler, outcomes: list[Outcome]) -> list[str]:
+def _judged(plan: Plan, servers: Sequence[Server], scheduler: Scheduler, outcomes: list[Outcome], judging: Handles) -> list[str]:
     found = [f"{name}: {type(e).__name__}: {e}" for name, e in scheduler.errors]
     try:
-        return found + judge.judge(plan, server.history, outcomes, outside(server, scheduler))
+        if plan.tables:
+            return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging)
+        return found + judge.judge(plan, servers[0].history, outcomes, judging.table())
     except Exception as e:  # noqa: BLE001 - a table that cannot be read is what is looked for
         return [*found, f"the table cannot be judged: {type(e).__name__}: {e}"]
 
 
-def _set_up(plan: Plan, table: Table, scheduler: Scheduler) -> list[Outcome]:
+def _set_up(plan: Plan, number: int, table: Table, scheduler: Scheduler) -> list[Outcome]:
     fields = [{"name": c, "type": plan.types.get(c, "long"), "nullable": c != "k", "metadata": {}} for c in COLUMNS]
     recorder = _Recorder(scheduler)
-    created = recorder.outcome = Outcome("setup", Action(0, "property"))
+    created = recorder.outcome = Outcome("setup", Action(0, "property", table=number))
     with use_observer(recorder):
-        receipt = table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, plan.properties)
+        receipt = table.create(
+            orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, plan.tables[number].properties if plan.tables else plan.properties
+        )
         created.ends("committed", Done(receipt))
         created.txn_ids = [receipt.txn_id]
         script = Append((*((k, 100, 0) for k in range(plan.accounts)), *((COUNTERS + k, 0, 0) for k in range(3))))
-        filled = recorder.outcome = Outcome("setup", Action(1, "statements", (script,)))
+        filled = recorder.outcome = Outcome("setup", Action(1, "statements", (script,), table=number))
         filled.ends("committed", Done(run_script(table, script)))
     return [created, filled]
 
@@ -136,7 +157,7 @@ def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, o
                 for _ in range(_STEPS_AGAIN):
                     outcome = recorder.outcome = Outcome(actor.name, action)
                     outcomes.append(outcome)
-                    _one(outcome, outcomes, host, scheduler)
+                    _one(outcome, host, scheduler)
                     if scheduler.ended:
                         return
                     if action.app is None or outcome.status in ("committed", "nothing"):
@@ -159,13 +180,17 @@ def _rest(seconds: float, host: Host, scheduler: Scheduler) -> None:
         task.process = host.restarted()
 
 
-def _one(outcome: Outcome, outcomes: list[Outcome], host: Host, scheduler: Scheduler) -> None:
+def _one(outcome: Outcome, host: Host, scheduler: Scheduler) -> None:
     """One action, whatever becomes of it; after a crash the actor starts again as a new process."""
-    done = Done()
+    action, done = outcome.action, Done()
     try:
-        scheduler.pause(outcome.action.pause_s)
-        outcome.acknowledged = max(o.done.committed or 0 for o in outcomes)
-        perform(outcome.action, host.table(), scheduler, done)
+        scheduler.pause(action.pause_s)
+        outcome.began_at = scheduler.points
+        if action.kind in ("together", "read together"):
+            together.perform(action, host.handles.table, scheduler, done)
+        else:
+            perform(action, host.handles.table(action.table, unaware=action.unaware), scheduler, done)
+        outcome.ended_at = scheduler.points
         outcome.ends("committed" if done.committed is not None else "nothing", done)
     except Crashed:
         outcome.ends("crashed", done)
@@ -178,6 +203,17 @@ def _one(outcome: Outcome, outcomes: list[Outcome], host: Host, scheduler: Sched
     except Exception as e:  # noqa: BLE001 - judged
         outcome.ends("broke", done, e)
     scheduler.note(f"{outcome.actor}.{outcome.action.number} {outcome.status} {outcome.detail}")
+
+
+@contextmanager
+def _posted_above(inline_bytes: int) -> Iterator[None]:
+    """Posts what is staged in a table and is longer beside it, until the block ends."""
+    module: Any = prepare
+    before, module.INLINE_BYTES = prepare.INLINE_BYTES, inline_bytes
+    try:
+        yield
+    finally:
+        module.INLINE_BYTES = before
 
 
 @contextmanager

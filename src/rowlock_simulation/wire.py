@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rowlock_simulation.plan import Fault, FaultKind, Weather
 from rowlock_simulation.scheduler import Crashed, Process, Scheduler
@@ -43,6 +43,13 @@ class Wire:
         self.on_power_loss: Callable[[], None] | None = None
         """Ends the machine that the process runs on; None where processes are on machines of their own."""
         self._rng = random.Random(f"{scheduler.random.random()} wire {process.name}")
+        self._made: dict[str, Any] = {}
+
+    def made(self, name: str, make: Callable[[], Any]) -> Any:
+        """What the process has one of, for all tables: a client."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def travel(self) -> None:
         """Lets the time pass that a message takes."""
@@ -54,7 +61,7 @@ class Wire:
         """Sends a call; returns what goes wrong with it of what is `possible`.  Raises Crashed where the process dies first."""
         counted = self._counted
         counted.calls += 1
-        counted.commits += is_commit(key) and what in ("create", "link", "rename", "claim")
+        counted.commits += is_commit(key) and what in ("create", "link", "rename", "claim", "claim all")
         fault = self._next(possible) if counted.faults else None
         if fault is not None:
             self.scheduler.note(f"{what} {key}: {fault.kind}")

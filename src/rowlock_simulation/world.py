@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from rowlock.exceptions import InvalidInput
 from rowlock.log.table_log import TableLog
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.storage.local import LocalStore
@@ -13,11 +15,12 @@ from rowlock.storage.remote import RemoteStore
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Table
+from rowlock.transaction.two_phase import close
 from rowlock_simulation.history import History
 from rowlock_simulation.memory.engine import MemoryEngine
-from rowlock_simulation.plan import Plan, Weather
+from rowlock_simulation.plan import Plan, Weather, World
 from rowlock_simulation.scheduler import Process, Scheduler
-from rowlock_simulation.servers.disk import ROOT, Disk, SimulatedCalls
+from rowlock_simulation.servers.disk import Disk, SimulatedCalls
 from rowlock_simulation.servers.dynamodb import DynamoDbRequests, DynamoDbTable
 from rowlock_simulation.servers.s3 import Bucket, S3Requests
 from rowlock_simulation.wire import Counted, Wire, counted_of
@@ -38,13 +41,13 @@ class Server(Protocol):
 class S3Server:
     """S3 with conditional puts: `storage/remote` over a simulated bucket."""
 
-    def __init__(self, *, conditional_commits: bool = True) -> None:
-        self.history = History()
+    def __init__(self, *, conditional_commits: bool = True, table: str = "table") -> None:
+        self.history, self._within = History(), "" if table == "table" else f"{table}/"
         self._bucket = Bucket(self.history, conditional_commits=conditional_commits)
-        self._address, self._settings = parse("s3://simulated/table"), Settings("s3", {})
+        self._address, self._settings = parse(f"s3://simulated/{table}"), Settings("s3", {})
 
     def store(self, wire: Wire) -> ObjectStore:
-        return RemoteStore(self._address, self._settings, S3Requests(self._bucket, wire))
+        return RemoteStore(self._address, self._settings, S3Requests(self._bucket, wire, self._within))
 
 
 class DynamoDbServer(S3Server):
@@ -53,47 +56,75 @@ class DynamoDbServer(S3Server):
     conditional_copy  False: the bucket's conditional puts are not used, as with Delta's own store, and it has none for commit files
     """
 
-    def __init__(self, *, conditional_copy: bool) -> None:
-        super().__init__(conditional_commits=conditional_copy)
-        self._conditional_copy = conditional_copy
-        self._entries = DynamoDbTable()
+    def __init__(self, *, conditional_copy: bool, table: str = "table", entries: DynamoDbTable | None = None) -> None:
+        super().__init__(conditional_commits=conditional_copy, table=table)
+        self._conditional_copy, self._entries = conditional_copy, entries or DynamoDbTable()
 
     def store(self, wire: Wire) -> ObjectStore:
-        client: Any = DynamoDbRequests(self._entries, wire)
+        client: Any = wire.made("dynamodb", lambda: DynamoDbRequests(self._entries, wire))
         return ArbitratedStore(super().store(wire), EntryTable(client, "delta_log"), conditional_copy=self._conditional_copy)
 
 
 class LocalServer:
     """One machine with a local disk: `storage/local` over simulated system calls."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.history = History()
-        self.disk = Disk(self.history, scheduler)
+    def __init__(self, scheduler: Scheduler, table: str = "table") -> None:
+        self.history, self._root = History(), f"/simulated/{table}"
+        self.disk = Disk(self.history, scheduler, self._root)
 
     def store(self, wire: Wire) -> ObjectStore:
-        return LocalStore(ROOT, SimulatedCalls(self.disk, wire))
+        return LocalStore(self._root, SimulatedCalls(self.disk, wire))
 
 
-def server_of(plan: Plan, scheduler: Scheduler) -> Server:
-    """The server of a plan's world."""
-    if plan.world == "local":
-        return LocalServer(scheduler)
-    return DynamoDbServer(conditional_copy=plan.seed % 2 == 0) if plan.world == "dynamodb" else S3Server()
+def servers_of(plan: Plan, scheduler: Scheduler) -> list[Server]:
+    """The server of each table of a plan; a DynamoDB table is one for all of them."""
+    entries, conditional_copy = DynamoDbTable(), plan.seed % 2 == 0
+
+    def server(store: World, table: str) -> Server:
+        if store == "local":
+            return LocalServer(scheduler, table)
+        return DynamoDbServer(conditional_copy=conditional_copy, table=table, entries=entries) if store == "dynamodb" else S3Server(table=table)
+
+    return [server(t.store, f"t{n}") for n, t in enumerate(plan.tables)] or [server(plan.world, "table")]
 
 
 def open_table(store: ObjectStore, **engine: Any) -> Table:
     """A handle of the table with memory of its own, as another process has it."""
-    log = TableLog(store)
-    return Table(log, MemoryEngine(store, **engine), state=SharedState(log, store))
+    log, made = TableLog(store), MemoryEngine(store, **engine)
+    state = SharedState(log, store)
+    state.shared("row ids", lambda: made.files)
+    return Table(log, made, state=state)
+
+
+class Handles:
+    """The handles of all tables that one process has open."""
+
+    def __init__(self, servers: Sequence[Server], wire: Wire, engine: Mapping[str, Any]) -> None:
+        self._servers, self._wire, self._engine = servers, wire, engine
+        self._open: dict[tuple[int, bool], Table] = {}
+
+    def table(self, number: int = 0, *, unaware: bool = False) -> Table:
+        """The handle of a table, which all actors of the process share; `unaware`: that of an engine that knows no transactions over several tables."""
+        if (number, unaware) not in self._open:
+            table = self._open[number, unaware] = open_table(self._servers[number].store(self._wire), **self._engine)
+            if unaware:
+                state = table.state
+                state.refresh = state.look  # type: ignore[method-assign]
+                state.newest = lambda *, settled=True: state.look()  # type: ignore[method-assign]
+        return self._open[number, unaware]
+
+    def at(self, root: str) -> Table | None:
+        """The handle of the table at a place."""
+        return next((t for t in map(self.table, range(len(self._servers))) if t.state.store.root == root), None)
 
 
 class Host:
     """One process name: what runs under it lives, dies and starts again with nothing but the store."""
 
-    def __init__(self, name: str, plan: Plan, server: Server, scheduler: Scheduler) -> None:
-        self.name, self._plan, self._server, self._scheduler = name, plan, server, scheduler
+    def __init__(self, name: str, plan: Plan, servers: Sequence[Server], scheduler: Scheduler) -> None:
+        self.name, self._plan, self._servers, self._scheduler = name, plan, servers, scheduler
         self._counted = counted_of(plan.faults, name)
-        self._table: Table | None = None
+        self._handles: Handles | None = None
         self.on_power_loss: Callable[[], None] | None = None
         self.process = self._born()
 
@@ -103,30 +134,56 @@ class Host:
     def restarted(self) -> Process:
         """The process that lives under this name, started again if need be."""
         if not self.process.alive:
-            self.process, self._table = self._born(), None
+            self.process, self._handles = self._born(), None
         return self.process
 
-    def table(self) -> Table:
-        """The process's handle of the table, which all its actors share."""
-        if self._table is None:
+    @property
+    def handles(self) -> Handles:
+        """What the process has open."""
+        if self._handles is None:
             wire = Wire(self._scheduler, self.process, self._plan.weather, self._counted)
             wire.on_power_loss = self.on_power_loss
-            self._table = open_table(self._server.store(wire), **self._plan.engine)
-        return self._table
+            self._handles = Handles(self._servers, wire, self._plan.engine)
+        return self._handles
 
 
-def one_machine(hosts: Mapping[str, Host], server: LocalServer, scheduler: Scheduler) -> None:
-    """Puts all processes on the machine that the disk is in: where it loses its power they all end."""
+def one_machine(hosts: Mapping[str, Host], servers: Sequence[LocalServer], scheduler: Scheduler) -> None:
+    """Puts all processes on the machine that the disks are in: where it loses its power they all end."""
 
     def lose_power() -> None:
         for name in sorted(hosts):
             scheduler.crash(hosts[name].process, why="loses its power")
-        server.disk.lose_power()
+        for server in servers:
+            server.disk.lose_power()
 
     for host in hosts.values():
         host.on_power_loss = lose_power
 
 
-def outside(server: Server, scheduler: Scheduler) -> Table:
-    """A handle for whoever sets a schedule up or judges it: nothing goes wrong with its calls."""
-    return open_table(server.store(Wire(scheduler, scheduler.outside, _CALM, Counted([]))))
+def outside(servers: Sequence[Server], scheduler: Scheduler) -> Handles:
+    """What whoever sets a schedule up or judges it has open: nothing goes wrong with its calls."""
+    return Handles(servers, Wire(scheduler, scheduler.outside, _CALM, Counted([])), {})
+
+
+@contextlib.contextmanager
+def tables_are_found(handles: Callable[[], Handles]) -> Iterator[None]:
+    """Lets the code under test find another table by its place among the `handles` of the process that asks, until the block ends."""
+
+    def store_beside(store: ObjectStore, place: str) -> ObjectStore:
+        found = handles().at(place)
+        if found is None:
+            raise InvalidInput(f"there is no table at {place}", table=place)
+        return found.state.store
+
+    def state_of(store: ObjectStore) -> SharedState:
+        found = handles().at(store.root)
+        assert found is not None
+        return found.state
+
+    module: Any = close
+    before = module.beside, module.state_of
+    module.beside, module.state_of = store_beside, state_of
+    try:
+        yield
+    finally:
+        module.beside, module.state_of = before

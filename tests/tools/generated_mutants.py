@@ -34,13 +34,13 @@ MOST_S = 300
 
 RUN = """
 import sys
-from rowlock_simulation.draw import draw
+from rowlock_simulation.plans import WORLDS as worlds, plan_of
 from rowlock_simulation.run import run
-worlds, most = ("s3", "local", "dynamodb"), int(sys.argv[1])
+most = int(sys.argv[1])
 for n in range(most):
-    result = run(draw(worlds[n % 3], 10_000 + n // 3))
+    result = run(plan_of(worlds[n % 4], 10_000 + n // 4))
     if result.violations:
-        print(f"{n + 1} {worlds[n % 3]} {10_000 + n // 3} {result.violations[0]}"[:240])
+        print(f"{n + 1} {worlds[n % 4]} {10_000 + n // 4} {result.violations[0]}"[:240])
         sys.exit(1)
 """
 LINES = """
@@ -54,11 +54,11 @@ def trace(frame, event, arg):
     return None
 threading.settrace(trace)
 sys.settrace(trace)
-from rowlock_simulation.draw import draw
+from rowlock_simulation.plans import WORLDS, plan_of
 from rowlock_simulation.run import run
 for seed in range(int(sys.argv[2])):
-    for world in ("s3", "local", "dynamodb"):
-        run(draw(world, seed))
+    for world in WORLDS:
+        run(plan_of(world, seed))
 sys.settrace(None)
 print(json.dumps({k: sorted(v) for k, v in seen.items()}))
 """

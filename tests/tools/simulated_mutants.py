@@ -21,12 +21,12 @@ from mutants import ROOT, edit, read_regressions
 OUT_OF_REACH = ("engines/spark/", "parquet/", "protocol/statistics.py", "protocol/bounds.py", "protocol/placement.py")
 SCRIPT = """
 import sys
-from rowlock_simulation.draw import draw
+from rowlock_simulation.plans import plan_of
 from rowlock_simulation.run import run
 worlds, most = sys.argv[1].split(","), int(sys.argv[2])
 for n in range(most):
     world = worlds[n % len(worlds)]
-    result = run(draw(world, n // len(worlds)))
+    result = run(plan_of(world, n // len(worlds)))
     if result.violations:
         print(f"{n + 1} schedules: {world} {n // len(worlds)}: {result.violations[0]}"[:220])
         break

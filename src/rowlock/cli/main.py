@@ -328,7 +328,7 @@ def arbiter_forget(path: Annotated[str, typer.Argument(help="The path of a Delta
 
 @command(hidden=find_spec("rowlock_simulation") is None)
 def simulate(
-    world: Annotated[str, typer.Option(help="s3, local, dynamodb or all: which store's code runs, over a simulated server or disk.")] = "all",
+    world: Annotated[str, typer.Option(help="s3, local, dynamodb, tables (several) or all: which store's code runs, over a simulated server or disk.")] = "all",
     seed: Annotated[int | None, typer.Option(help="Run this one schedule; with --minutes: the first of them.", min=0)] = None,
     seeds: Annotated[str | None, typer.Option(metavar="FIRST:END", help="Run these seeds. Default: 0:100.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Run seeds in order for this many minutes.", min=0.01)] = None,

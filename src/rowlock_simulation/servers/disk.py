@@ -43,12 +43,16 @@ class Name:
 class Disk:
     """What all processes of the machine share.  A folder is None among the names."""
 
-    def __init__(self, history: History, scheduler: Scheduler) -> None:
-        self.history, self.scheduler = history, scheduler
+    def __init__(self, history: History, scheduler: Scheduler, root: str = ROOT) -> None:
+        self.history, self.scheduler, self.root = history, scheduler, root
         self.names: dict[str, File | None] = {"/simulated": None}
         self.durable = dict(self.names)
         self.locked: dict[str, tuple[Process, int]] = {}
         self.waiting: list[Task] = []
+
+    def key(self, path: str) -> str:
+        """The key in the table of a path."""
+        return path.removeprefix(f"{self.root}/")
 
     def sync_folder(self, folder: str) -> None:
         """Makes the names in a folder durable."""
@@ -62,7 +66,7 @@ class Disk:
         """Ends the machine: what was not synced is gone, names as well as bytes."""
         kept = {path: file for path, file in self.durable.items() if _above(path) <= self.durable.keys()}
         for path in sorted(self.names.keys() - kept.keys()):
-            self.history.lost(_key(path))
+            self.history.lost(self.key(path))
         self.names, self.durable = dict(kept), dict(kept)
         for file in {id(f): f for f in kept.values() if f is not None}.values():
             file.data = file.durable
@@ -79,10 +83,6 @@ class Disk:
 def _above(path: str) -> set[str]:
     parts = path.split("/")
     return {"/".join(parts[:n]) for n in range(2, len(parts))}
-
-
-def _key(path: str) -> str:
-    return path.removeprefix(f"{ROOT}/")
 
 
 class SimulatedCalls(SystemCalls):
@@ -107,7 +107,7 @@ class SimulatedCalls(SystemCalls):
         if kind == "disk full":
             raise OSError(errno.ENOSPC, "No space left on device", path)
         answer = do()
-        s.note(f"{what} {_key(path)}")
+        s.note(f"{what} {path.removeprefix(f'{ROOT}/')}")
         if kind == "crash after":
             wire.die()
         if kind == "done and denied":  # a network disk that lost its answer
@@ -196,7 +196,7 @@ class SimulatedCalls(SystemCalls):
             if target in self._disk.names:
                 raise FileExistsError(errno.EEXIST, "File exists", target)
             self._disk.names[target] = file
-            self._disk.history.written(_key(target), file.data, self._now_us())
+            self._disk.history.written(self._disk.key(target), file.data, self._now_us())
 
         self._call("link", target, do, ("done and denied",))
 
@@ -205,7 +205,7 @@ class SimulatedCalls(SystemCalls):
             file = self._file(source)
             del self._disk.names[source]
             self._disk.names[target] = file
-            self._disk.history.written(_key(target), file.data, self._now_us())
+            self._disk.history.written(self._disk.key(target), file.data, self._now_us())
 
         self._call("rename", target, do, ("done and denied",))
 
@@ -213,7 +213,7 @@ class SimulatedCalls(SystemCalls):
         def do() -> None:
             self._file(path)
             del self._disk.names[path]
-            self._disk.history.deleted(_key(path), self._now_us())
+            self._disk.history.deleted(self._disk.key(path), self._now_us())
 
         self._call("unlink", path, do)
 

@@ -65,21 +65,22 @@ class DynamoDbRequests:
         self._network = Network(wire, error_of).send
 
     def get_item(self, **arguments: Any) -> Any:
-        return self._send("get entry", _key(arguments["Key"])[1], lambda: self._table.get_item(**arguments))
+        return self._send("get entry", _key(arguments["Key"]), lambda: self._table.get_item(**arguments))
 
     def put_item(self, **arguments: Any) -> Any:
         what = "claim" if arguments["ConditionExpression"].startswith("attribute_not_exists") else "complete"
-        return self._send(what, _key(arguments["Item"])[1], lambda: self._table.put_item(**arguments), writes=True)
+        return self._send(what, _key(arguments["Item"]), lambda: self._table.put_item(**arguments), writes=True)
 
     def transact_write_items(self, **arguments: Any) -> Any:
         first = next(i["Put"]["Item"] for i in arguments["TransactItems"] if "Put" in i)
-        return self._send("claim all", _key(first)[1], lambda: self._table.transact_write_items(**arguments), writes=True)
+        return self._send("claim all", _key(first), lambda: self._table.transact_write_items(**arguments), writes=True)
 
     def query(self, **arguments: Any) -> Any:
-        return self._send("query entries", "", lambda: self._table.query(**arguments))
+        return self._send("query entries", (arguments["ExpressionAttributeValues"][":table"]["S"], ""), lambda: self._table.query(**arguments))
 
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(f"the simulated DynamoDB has no {name}")
 
-    def _send(self, what: str, file: str, do: Callable[[], Any], *, writes: bool = False) -> Any:
-        return self._network(what, f"_delta_log/{file}", do, ("late request", "sent twice", "conflict") if writes else ())
+    def _send(self, what: str, entry: Key, do: Callable[[], Any], *, writes: bool = False) -> Any:
+        table, file = entry
+        return self._network(what, f"{table.rpartition('/')[2]}/_delta_log/{file}", do, ("late request", "sent twice", "conflict") if writes else ())

@@ -19,12 +19,13 @@ _ALWAYS: tuple[FaultKind, ...] = ("lost request", "lost reply", "unavailable", "
 class Network:
     """Sends the requests of one process.  `error_of` makes the client's error of a status, or of None where no answer came."""
 
-    def __init__(self, wire: Wire, error_of: Callable[[int | None, str], Exception]) -> None:
-        self._wire, self._s, self._error_of = wire, wire.scheduler, error_of
+    def __init__(self, wire: Wire, error_of: Callable[[int | None, str], Exception], within: str = "") -> None:
+        """`within`: what keys are told with, where there are several tables."""
+        self._wire, self._s, self._error_of, self._within = wire, wire.scheduler, error_of, within
 
     def send(self, what: str, key: str, do: Callable[[], T], possible: Sequence[FaultKind] = (), stale: Callable[[int], T] | None = None) -> T:
         """One request: its way there, what the server does, and the way back."""
-        wire, s = self._wire, self._s
+        wire, s, key = self._wire, self._s, f"{self._within}{key}"
         fault = wire.depart(what, key, (*_ALWAYS, *possible))
         kind = fault.kind if fault is not None else None
         if kind == "lost request" or wire.is_cut_off:

@@ -55,9 +55,9 @@ class Bucket:
 class S3Requests:
     """The requests of one process to a simulated bucket."""
 
-    def __init__(self, bucket: Bucket, wire: Wire) -> None:
+    def __init__(self, bucket: Bucket, wire: Wire, within: str = "") -> None:
         self._bucket, self._s = bucket, wire.scheduler
-        self._send = Network(wire, error_of).send
+        self._send = Network(wire, error_of, within).send
 
     # ---- what the server does ---------------------------------------------------------------------
 

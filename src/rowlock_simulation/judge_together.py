@@ -1,0 +1,394 @@
+"""Judges a schedule over several tables: one order of all transactions must explain every version of every table, and what readers saw.
+
+A transaction has a place in the log of each of its tables: that of the version that prepared it there, or of its own version in the home and under a
+common arbiter.  Whoever comes after it in one table comes after it in all.  What an engine that knows nothing of this commits while a table is prepared
+comes after the transaction, and a row that it changed stays as it left it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.exceptions import CorruptLog
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import Commit
+from rowlock.protocol.prepared import closed_in, open_version, prepared_by, prepared_in
+from rowlock_simulation.definition import Definition
+from rowlock_simulation.draw import COLUMNS
+from rowlock_simulation.history import History
+from rowlock_simulation.judge import Bag, Raw, RowIds, commits_of, rows_of, text_of
+from rowlock_simulation.memory.sql.script import Optimize, Script, Update
+from rowlock_simulation.outcome import Outcome
+from rowlock_simulation.plan import Plan
+from rowlock_simulation.serial import Row, SerialTable
+from rowlock_simulation.together import copied
+from rowlock_simulation.told import Folded
+from rowlock_simulation.world import Handles
+
+
+@dataclass
+class _Log:
+    """One table: its commits, its rows in each version, and what was prepared in it.
+
+    prepared  for each transaction that was decided the version that prepared it and the one that closed it
+    """
+
+    number: int
+    root: str
+    commits: list[Commit]
+    bags: list[Bag] = field(default_factory=list)
+    folded: Folded = field(default_factory=Folded)
+    prepared: dict[str, tuple[int, int]] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
+
+    def window(self, version: int) -> str | None:
+        """The transaction that is prepared in a version and not closed yet."""
+        return next((t for t, (p, r) in self.prepared.items() if p <= version < r), None)
+
+
+@dataclass(eq=False)
+class _Node:
+    """Something that has a place in the one order: a transaction, or a reader of several tables (`outcome.done.reads`)."""
+
+    outcome: Outcome
+    txn_id: str
+    at: dict[int, int] = field(default_factory=dict)
+    """Its place in the log of each table that it writes, or prepared to read."""
+    seen: dict[int, int] = field(default_factory=dict)
+    """The version of each table that it read, and that is not in `at`."""
+    before: set[_Node] = field(default_factory=set)
+    """Those that must come before it."""
+
+    def writes(self, table: int) -> bool:
+        """Whether it changes rows there."""
+        return any(n == table for n, _ in _scripts(self.outcome)) or (self.outcome.action.copies or (-1, -1))[1] == table
+
+
+def _scripts(outcome: Outcome) -> list[tuple[int, Sequence[Script]]]:
+    action = outcome.action
+    return list(action.parts) if action.kind == "together" else [(action.table, action.scripts)]
+
+
+def judge(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles) -> list[str]:
+    """What the schedule broke, as sentences; nothing where it kept all promises."""
+    verdict = _Verdict(plan, histories, outcomes, handles)
+    for check in (verdict.check_logs, verdict.check_decisions, verdict.check_outcomes, verdict.check_readers, verdict.check_order):
+        check()
+        if verdict.violations:
+            break
+    return verdict.violations
+
+
+class _Verdict:
+    def __init__(self, plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles) -> None:
+        self._plan, self._histories, self._outcomes, self._handles = plan, histories, outcomes, handles
+        self._of_txn = {t: o for o in outcomes for t in o.txn_ids}
+        self.violations: list[str] = []
+        self._heads: list[Snapshot] = []
+        for n in range(len(plan.tables)):  # whoever comes by settles what is open
+            self._heads.append(handles.table(n).refresh())
+        self._logs = [_Log(n, handles.table(n).state.store.root, commits_of(h)) for n, h in enumerate(histories)]
+
+    # ---- each log by itself -----------------------------------------------------------------------
+
+    def check_logs(self) -> None:
+        """Each log is whole, its actions fit (I4), its rows keep their ids (I6), and its newest version reads as the raw log says."""
+        for log, history in zip(self._logs, self._histories, strict=True):
+            raw, definition, ids = Raw(history), Definition(), RowIds()
+            wrong = list(history.violations)
+            for number, commit in enumerate(log.commits):
+                if commit.version != number:
+                    wrong.append(f"version {number} is missing from the log")
+                    break
+                wrong += [*raw.apply(commit), *definition.apply(commit)]
+                log.folded.apply(commit)
+                log.bags.append(raw.bag())
+                wrong += ids.wrong(number, raw.ids())
+            head = self._heads[log.number]
+            if not wrong:
+                wrong += log.folded.differences(head)
+                if head.version != len(log.commits) - 1:
+                    wrong.append(f"the newest version reads as {head.version}; the log has {len(log.commits) - 1}")
+                if open_version(head.txns, head.metadata.id) is not None:
+                    wrong.append("a transaction is still open after somebody came by")
+            self.violations += [f"t{log.number}: {text}" for text in wrong]
+
+    # ---- what was prepared, decided and closed ----------------------------------------------------
+
+    def check_decisions(self) -> None:
+        """What was decided is closed with its data, once, and what was given up nowhere; nobody who knows of it passes what is open."""
+        for log in self._logs:
+            self._read_closes(log)
+        for log in self._logs:
+            for commit in log.commits:
+                log.given_up |= set(commit.aborted)
+                for place, prepared in prepared_by(commit):
+                    other = next(x for x in self._logs if x.root == place)
+                    if other.prepared.get(commit.txn_id or "", (None,))[0] != prepared:
+                        self._say(
+                            f"t{log.number} decided {self._named(commit.txn_id)} in version {commit.version}; version {prepared} of t{other.number} is not closed with it"
+                        )
+                if (passed := log.window(commit.version)) is not None and log.prepared[passed][0] < commit.version:
+                    self._check_passer(log, commit, passed)
+        decided = {t for log in self._logs for t in log.prepared}
+        homes = Counter(c.txn_id for log in self._logs for c in log.commits if prepared_by(c))
+        self.violations += [f"{self._named(t)} was rolled forward, and decided {homes[t]} times" for t in sorted(decided) if homes[t] != 1]
+        gone = {t for log in self._logs for t in log.given_up}
+        for log in self._logs:
+            for commit in log.commits:
+                if (p := prepared_in(commit)) is not None and p.txn_id in gone and p.txn_id in decided and not self._word_is_commit(p.txn_id):
+                    self._say(f"{self._named(p.txn_id)} was given up, and is committed")
+
+    def _word_is_commit(self, txn_id: str) -> bool:
+        """Whether the first word about a transaction in a log is its commit."""
+        for log in self._logs:
+            for commit in log.commits:
+                if txn_id in commit.aborted:
+                    return False
+                if prepared_by(commit) and txn_id in commit.txn_ids:
+                    return True
+        return False
+
+    def _read_closes(self, log: _Log) -> None:
+        open_ = None
+        for commit in log.commits:
+            if (prepared := prepared_in(commit)) is not None:
+                if open_ is not None:
+                    self._say(f"t{log.number}: version {commit.version} prepares where version {open_.version} is open")
+                open_ = prepared
+            elif (txn_id := closed_in(commit)) is not None:
+                if open_ is None or open_.txn_id != txn_id:
+                    self._say(f"t{log.number}: version {commit.version} closes what is not open")
+                    continue
+                said = _said(commit)["closed"]
+                has_data = txn_id in commit.txn_ids
+                is_written = open_.staged is not None or open_.post is not None
+                if said["decided"] is not None:
+                    log.prepared[txn_id] = open_.version, commit.version
+                if has_data != (is_written and said["decided"] is not None):
+                    self._say(f"t{log.number}: version {commit.version} closes {self._named(txn_id)} with{'' if has_data else 'out'} data")
+                open_ = None
+
+    def _check_passer(self, log: _Log, commit: Commit, txn_id: str) -> None:
+        knowing = [o.name for t in commit.txn_ids if (o := self._of_txn.get(t)) is not None and not o.action.unaware]
+        if knowing and len(knowing) == len(commit.txn_ids):
+            self._say(f"t{log.number}: version {commit.version} ({', '.join(knowing)}) passes {self._named(txn_id)}, which is open there")
+
+    # ---- what programs were told ------------------------------------------------------------------
+
+    def check_outcomes(self) -> None:
+        """What was acknowledged is in all of its tables, once; what was reported as failed is nowhere (I2), and nothing is there by half (I1)."""
+        for o in self._outcomes:
+            at = [(log.number, c.version) for log in self._logs for c in log.commits for t in o.txn_ids if t in c.txn_ids]
+            if o.status == "broke" or isinstance(o.error, CorruptLog):
+                self._say(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
+            if o.status in ("failed", "nothing") and at:
+                self._say(f"I2: {o.name} was told {o.status} ({o.detail}), and is in {at}")
+            if o.action.kind == "together":
+                self._check_together(o, at)
+            elif o.status == "committed" and at != [(o.action.table, o.done.committed)]:
+                self._say(f"I2: {o.name} was told that it is version {o.done.committed} of t{o.action.table}, and is in {at or 'none'}")
+            elif len(at) > 1:
+                self._say(f"I2: {o.name} is in {at}")
+        self._check_steps()
+
+    def _check_together(self, o: Outcome, at: Sequence[tuple[int, int]]) -> None:
+        wanted = sorted(n for n in range(len(self._logs)) if _Node(o, "").writes(n))
+        if at and sorted(n for n, _ in at) != wanted:
+            self._say(f"I1: {o.name} is in {at}, and writes to the tables {wanted}")
+        if o.status == "committed" and o.done.together is not None:
+            told, pending = o.done.together.versions, o.done.together.pending
+            there = {self._logs[n].root: v for n, v in at}
+            if not at or {r: v for r, v in there.items() if r in told} != told or set(there) - set(told) - set(pending):
+                self._say(f"I2: {o.name} was told the versions {told}, pending {pending}, and is in {at or 'none'}")
+
+    def _check_steps(self) -> None:
+        for log in self._logs:
+            steps = Counter((t.app_id, t.version) for c in log.commits if prepared_in(c) is None for t in c.txns if not t.app_id.startswith("rowlock."))
+            self.violations += [f"I2: step {step} was committed {n} times in t{log.number}" for step, n in steps.items() if n > 1]
+            for o in self._outcomes:
+                done = o.action.app is not None and o.status in ("committed", "nothing") and _Node(o, "").writes(log.number)
+                if done and o.action.app is not None and not steps[o.action.app]:
+                    self._say(f"I2: {o.name} was told that step {o.action.app} is done, and it is not in the log of t{log.number}")
+
+    # ---- readers ----------------------------------------------------------------------------------
+
+    def check_readers(self) -> None:
+        """Every reader saw whole versions, none older than what had been acknowledged when it began, and nothing that was still open."""
+        for o in self._outcomes:
+            reads = o.done.reads or ({o.action.table: o.done} if o.done.rows is not None else {})
+            for n, seen in reads.items():
+                log, history = self._logs[n], self._histories[n]
+                if seen.rows is None or seen.version is None or seen.version >= len(log.bags) or history.lost_from is not None:
+                    continue
+                if rows_of(seen.rows, COLUMNS) != log.bags[seen.version]:
+                    self._say(f"reader {o.name} saw other rows in version {seen.version} of t{n} than it has")
+                if o.action.kind != "travel" and (late := self._missed(o, log, seen.version)):
+                    self._say(f"reader {o.name} read version {seen.version} of t{n} after {late} had been acknowledged")
+                if o.action.kind != "travel" and not o.action.unaware and (txn_id := log.window(seen.version)) is not None:
+                    self._say(f"reader {o.name} read version {seen.version} of t{n}, where {self._named(txn_id)} is open")
+
+    def _missed(self, reader: Outcome, log: _Log, version: int) -> str:
+        told = [o for o in self._outcomes if o.status == "committed" and o.ended_at <= reader.began_at]
+        return ", ".join(o.name for o in told if any(t in c.txn_ids for c in log.commits[version + 1 :] for t in o.txn_ids))
+
+    # ---- one order for all ------------------------------------------------------------------------
+
+    def check_order(self) -> None:
+        """One order of all transactions and readers of several tables gives every version, and the money is always there."""
+        nodes = self._nodes()
+        for log in self._logs:
+            _join(log, nodes)
+        ordered = list(_sorted(nodes))
+        if len(ordered) < len(nodes):
+            rest = [n for n in nodes if n not in ordered]
+            self._say(
+                "no serial order: "
+                + "; ".join(f"{n.outcome.name} at {n.at or n.seen} after {sorted(m.outcome.name for m in n.before if m in rest)}" for n in rest[:8])
+            )
+            return
+        serial = [_Replayed(log) for log in self._logs]
+        for node in ordered:
+            scripts = dict(_scripts(node.outcome))
+            if node.outcome.action.copies is not None:
+                target, script = copied(node.outcome.action, serial[node.outcome.action.copies[0]].table.rows)
+                scripts[target] = (*scripts.get(target, ()), script)
+            for n, version in node.at.items():
+                serial[n].take(node, version, scripts.get(n, ()))
+        for log, replayed in zip(self._logs, serial, strict=True):
+            self._compare(log, replayed.bags())
+        self._check_money(nodes)
+
+    def _compare(self, log: _Log, wanted: Sequence[Bag]) -> None:
+        for number, (bag, rows) in enumerate(zip(log.bags, wanted, strict=True)):
+            if bag != rows:
+                doing = ", ".join(self._named(t) for t in log.commits[number].txn_ids)
+                self._say(f"I3: version {number} of t{log.number} ({doing}) has {text_of(bag - rows)} and lacks {text_of(rows - bag)}")
+                return
+
+    def _check_money(self, nodes: Sequence[_Node]) -> None:
+        """The sum of all accounts, wherever nobody but transactions over several tables has touched them."""
+        if any(o.action.unaware and isinstance(script, Update) for o in self._outcomes for script in o.action.scripts):
+            return
+        for node in nodes:
+            if node.outcome.action.kind == "read together" and len(node.seen) == len(self._logs):
+                money = sum(v * n for t, at in node.seen.items() for (k, v, *_), n in self._logs[t].bags[at].items() if k < self._plan.accounts)
+                if money != 100 * self._plan.accounts * len(self._logs):
+                    self._say(f"money: {node.outcome.name} saw {money} in the versions {node.seen}")
+
+    def _nodes(self) -> list[_Node]:
+        found: dict[str, _Node] = {}
+        for log in self._logs:
+            for commit in log.commits:
+                for txn_id in sorted(commit.txn_ids):
+                    outcome = self._of_txn.get(txn_id)
+                    if outcome is None:
+                        if not commit.aborted and prepared_in(commit) is None and closed_in(commit) is None:
+                            self._say(f"version {commit.version} of t{log.number} is of transaction {txn_id}, which nobody began")
+                    elif outcome.action.kind in ("statements", "together") and not _only_moves(outcome):
+                        node = found.setdefault(txn_id, _Node(outcome, txn_id))
+                        node.at[log.number] = log.prepared.get(txn_id, (commit.version,))[0]
+        for log in self._logs:
+            for txn_id, (p, _) in log.prepared.items():
+                if txn_id in found:
+                    found[txn_id].at[log.number] = p
+        for node in found.values():
+            source = (node.outcome.action.copies or (None,))[0]
+            if source is not None and source not in node.at:
+                node.seen[source] = node.outcome.done.bases[source]
+        readers = [_Node(o, "", seen={n: d.version for n, d in o.done.reads.items() if d.version is not None}) for o in self._outcomes if o.done.reads]
+        return [*found.values(), *readers]
+
+    def _named(self, txn_id: str | None) -> str:
+        return self._of_txn[txn_id].name if txn_id in self._of_txn else "nobody"
+
+    def _say(self, text: str) -> None:
+        self.violations.append(text)
+
+
+def _said(commit: Commit) -> Mapping[str, Any]:
+    return (commit.info.rowlock if commit.info is not None else None) or {}
+
+
+def _only_moves(outcome: Outcome) -> bool:
+    return bool(outcome.action.scripts) and all(isinstance(s, Optimize) for s in outcome.action.scripts)
+
+
+def _join(log: _Log, nodes: Sequence[_Node]) -> None:
+    """Says who comes after whom by one log."""
+    n = log.number
+    writers = sorted((x for x in nodes if n in x.at and x.writes(n)), key=lambda x: x.at[n])
+    for one, other in itertools.pairwise(writers):
+        other.before.add(one)
+    for reader in nodes:
+        if n in reader.at and not reader.writes(n):
+            for writer in writers:
+                if writer is not reader:
+                    _after(reader, writer, seen=writer.at[n] < reader.at[n])
+        elif n in reader.seen:
+            for writer in writers:
+                if writer is not reader:
+                    _after(reader, writer, seen=log.prepared.get(writer.txn_id, (0, writer.at[n]))[1] <= reader.seen[n])
+
+
+def _after(reader: _Node, writer: _Node, *, seen: bool) -> None:
+    if seen:
+        reader.before.add(writer)
+    else:
+        writer.before.add(reader)
+
+
+def _sorted(nodes: Sequence[_Node]) -> Iterator[_Node]:
+    """The nodes in an order in which each comes after those before it, as far as there is one."""
+    left, done = list(nodes), set[_Node]()
+    while ready := [x for x in left if x.before <= done]:
+        yield from ready
+        done.update(ready)
+        left = [x for x in left if x not in done]
+
+
+class _Replayed:
+    """One table, transaction by transaction: its rows, and those that are visible while a transaction is open in it."""
+
+    def __init__(self, log: _Log) -> None:
+        self._log = log
+        self.table = SerialTable(COLUMNS)
+        self._visible = SerialTable(COLUMNS)
+        self._changed: set[int] = set()
+        self._after: dict[int, Bag] = {}
+
+    def take(self, node: _Node, version: int, scripts: Sequence[Script]) -> None:
+        """Does what a transaction does here, at its place."""
+        window = self._log.prepared.get(node.txn_id)
+        if window is not None:
+            self._visible.rows, self._changed = list(self.table.rows), set()
+            self.table.run(*scripts)
+            self._note(window[1], self.table)
+            return
+        open_ = self._log.window(version)
+        if open_ is None:
+            self.table.run(*scripts)
+            self._note(version, self.table)
+            return
+        before = {row["k"]: row for row in self._visible.rows}
+        self._visible.run(*scripts)
+        after = {row["k"]: row for row in self._visible.rows}
+        self._changed |= {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
+        left: list[Row] = [row for row in self._visible.rows if row["k"] in self._changed]
+        self.table.rows = [row for row in self.table.rows if row["k"] not in self._changed] + left
+        self._note(version, self._visible)
+        self._note(self._log.prepared[open_][1], self.table)
+
+    def _note(self, version: int, table: SerialTable) -> None:
+        self._after[version] = rows_of(table.rows, COLUMNS)
+
+    def bags(self) -> list[Bag]:
+        """The rows of each version of the log."""
+        out: list[Bag] = []
+        for version in range(len(self._log.commits)):
+            out.append(self._after.get(version, out[-1] if out else Counter()))
+        return out

@@ -1,0 +1,46 @@
+"""Schedules over several tables keep every promise, and show a check of transactions over several tables that was taken out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.boundary.effects import StagedFile
+from rowlock.transaction import multi_table
+from rowlock.transaction.state import shared
+from rowlock.transaction.two_phase import close, follow
+from rowlock.transaction.two_phase.prepare import Part
+from rowlock_simulation.campaign import campaign, replay_command
+from rowlock_simulation.draw_tables import STRANGERS, draw_tables
+from rowlock_simulation.run import run
+
+
+def test_schedules_keep_every_promise() -> None:
+    summary = campaign(["tables"], iter(range(8)))
+    assert summary.failed == [], [replay_command(w, seed) for w, seed, _ in summary.failed]
+    assert len(summary.hashes) == 8
+
+
+def _move(part: Part, head: Any) -> None:
+    super(Part, part).move_to(head)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "wrong", "theme", "told"),
+    [
+        (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times"),
+        (close, "word_of", lambda home, prepared: close.ABORTED, "transfers", "is not closed with it"),
+        (follow, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows"),
+        (follow, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows"),
+        (Part, "is_only_read", property(lambda _: False), "copies", "no serial order"),
+        (Part, "move_to", _move, "transfers", "decided"),
+        (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order"),
+        (shared, "_is_open", lambda head: False, "transfers", "which is open there"),
+    ],
+)
+def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, told: str) -> None:
+    monkeypatch.setattr(where, name, wrong)
+    plans = (plan for plan in map(draw_tables, range(300)) if plan.theme == theme)
+    assert any(told in text for plan in plans for text in run(plan).violations)
