@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.exceptions import CorruptLog
-from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.prepared import closed_in, open_version, prepared_by, prepared_in
 from rowlock_simulation.definition import Definition
@@ -88,9 +87,9 @@ class _Verdict:
         self._plan, self._histories, self._outcomes, self._handles = plan, histories, outcomes, handles
         self._of_txn = {t: o for o in outcomes for t in o.txn_ids}
         self.violations: list[str] = []
-        self._heads: list[Snapshot] = []
-        for n in range(len(plan.tables)):  # whoever comes by settles what is open
-            self._heads.append(handles.table(n).refresh())
+        for n in range(len(plan.tables)):  # whoever comes by settles what is open, and may put a marker into another table
+            handles.table(n).refresh()
+        self._heads = [handles.table(n).refresh() for n in range(len(plan.tables))]
         self._logs = [_Log(n, handles.table(n).state.store.root, commits_of(h)) for n, h in enumerate(histories)]
 
     # ---- each log by itself -----------------------------------------------------------------------
