@@ -499,3 +499,23 @@ def test_the_history_names_the_other_tables(bank: Bank) -> None:
     said = [" ".join(CliRunner().invoke(app, ["history", t.state.store.root], terminal_width=400, env={"COLUMNS": "400"}).output.split()) for t in bank]
     assert f"with what was prepared in version 2 of {bank[1].state.store.root}" in said[0]
     assert f"with version 2 of {bank[0].state.store.root}" in said[1]
+
+
+@pytest.mark.parametrize("text", ["UPDATE SET v = v + 10 WHERE k < 3", "DELETE WHERE k = 2", "DELETE WHERE k < 9", "APPEND (8, 8), (9, 9)", "OVERWRITE (7, 7)"])
+@pytest.mark.parametrize("has_vector", [False, True])
+def test_what_nothing_followed_is_closed_as_staged_and_that_is_what_following_gives(
+    make: Make, monkeypatch: pytest.MonkeyPatch, text: str, has_vector: bool
+) -> None:
+    """Rows, their ids and their commit versions."""
+    found = []
+    for name in ("as staged", "followed"):
+        bank = [make(f"{name} home", {**TRACKED, "rowlock.order": "-1"}), make(name)]
+        if has_vector:
+            bank[1].run(parse("DELETE WHERE k = 1"))
+        if name == "followed":
+            monkeypatch.setattr(close.Close, "_files", close.Close._followed)
+        transfer(bank, OUT, text)
+        head = bank[1].state.refresh()
+        assert operations(bank[1])[-2] == PREPARE and not check(bank[1].state.store, footers=0).findings
+        found.append((bank[1].identified(head.version)[1], [len(head.files), head.files.total_size_bytes]))
+    assert found[0] == found[1]

@@ -243,6 +243,72 @@ def test_tables_on_a_local_disk_beside_delta_spark(spark: SparkSession, tmp_path
     assert len({r["_row_id"] for r in rowlock.read(spark, path(other), with_row_ids=True).collect()}) == len(left)
 
 
+FEATURES: dict[str, tuple[str, str, str]] = {
+    "in-commit timestamps": ("sku BIGINT, n BIGINT", "", "'delta.enableInCommitTimestamps' = 'true'"),
+    "column mapping": ("sku BIGINT, n BIGINT, `a b.c` STRING", "", "'delta.columnMapping.mode' = 'name'"),
+    "partitions": ("sku BIGINT, n BIGINT, p DATE", "PARTITIONED BY (p)", ""),
+    "clustering": ("sku BIGINT, n BIGINT", "CLUSTER BY (sku)", ""),
+    "generated": ("sku BIGINT, n BIGINT, twice BIGINT GENERATED ALWAYS AS (n * 2)", "", ""),
+    "check": ("sku BIGINT NOT NULL, n BIGINT", "", "'delta.constraints.positive' = 'n > 0'"),
+    "V2 checkpoints": ("sku BIGINT, n BIGINT", "", "'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2'"),
+    "nested": ("sku BIGINT, n BIGINT, s STRUCT<x: ARRAY<INT>, y: MAP<STRING, INT>>", "", ""),
+}
+
+
+_LONG = pytest.mark.soak(
+    "twelve seconds of a processor for each kind of table; column mapping runs each time, the steps on each are in model/test_two_phase.py"
+)
+
+
+@pytest.mark.parametrize("feature", [pytest.param(name, marks=() if name == "column mapping" else _LONG) for name in FEATURES])
+def test_what_was_prepared_is_what_the_statements_alone_would_be(spark: SparkSession, tmp_path: Path, feature: str) -> None:
+    """On a table of each kind that is not the home, with an OPTIMIZE of another engine meanwhile and without; delta-spark and Rowlock read the same."""
+    columns, layout, properties = FEATURES[feature]
+    more = "".join(
+        f", {value}"
+        for name, value in {"p DATE": "DATE '2026-01-01'", "a b.c": "'x'", "s STRUCT": "struct(array(1) AS x, map('k', 1) AS y)"}.items()
+        if name in columns
+    )
+    found = []
+    for kind in ("alone", "together", "optimized meanwhile"):
+        home, part = str(tmp_path / f"{kind} home"), str(tmp_path / kind)
+        rowlock.append(home, pa.table({"sku": [1], "n": [1]}), properties={"rowlock.order": "-1"})
+        tracked = "'delta.enableDeletionVectors' = 'true', 'delta.enableRowTracking' = 'true'" + (f", {properties}" if properties else "")
+        rowlock.sql(spark, f"CREATE TABLE delta.`{part}` ({columns}) USING delta {layout} TBLPROPERTIES ({tracked})")
+        named = "(sku, n)" if "GENERATED" in columns else ""
+        for sku in (7, 8):
+            rowlock.sql(spark, f"INSERT INTO delta.`{part}` {named} SELECT {sku}, 10{more}")
+        statements = [
+            f"UPDATE delta.`{part}` SET n = n + 1 WHERE sku = 7",
+            f"INSERT INTO delta.`{part}` {named} SELECT 9, 5{more}",
+            f"DELETE FROM delta.`{part}` WHERE sku = 8",
+            f"UPDATE delta.`{part}` SET n = n * 3 WHERE sku > 8",
+        ]
+        met = []
+
+        class Between(Observer):
+            def phase(self, name: str, txn: Any) -> None:
+                if name == "prepared" and kind == "optimized meanwhile":  # noqa: B023
+                    met.append(spark.sql(f"OPTIMIZE delta.`{part}`").collect())  # noqa: B023
+
+        if kind == "alone":
+            for text in statements:
+                rowlock.sql(spark, text)
+        else:
+            with use_observer(Between()), rowlock.transaction([DeltaTable.forPath(spark, p) for p in (part, home)]) as txn:
+                for text in statements:
+                    txn.sql(text).collect()
+                txn[home].update(set={"n": "n + 1"})
+            assert txn.receipt is not None and not txn.receipt.pending and set(txn.receipt.versions) == {part, home}
+        assert len(met) == (kind == "optimized meanwhile")
+        read = sorted(map(str, rowlock.read(spark, part).collect()))
+        assert sorted(map(str, spark.read.format("delta").load(part).collect())) == read
+        ids = [r["_row_id"] for r in rowlock.read(spark, part, with_row_ids=True).collect()]
+        assert len(set(ids)) == len(ids) == 2
+        found.append(read)
+    assert found[0] == found[1] == found[2] and len(found[0]) == 2
+
+
 def test_mistakes(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders, stock = tables
     rowlock.append(str(tmp_path / "plain"), pa.table({"k": [1]}))

@@ -125,12 +125,15 @@ def demo(
     key: Annotated[str, typer.Option(help="With --source: the columns that identify a row, COL[,COL].")] = "",
     split: Annotated[str | None, typer.Option(help="With --source: one stream for each of this column's most frequent values, up to 3.")] = None,
     streams: Annotated[bool, typer.Option("--streams", help="Instead: two streams, US and UK, merge arriving orders into one table by foreachBatch.")] = False,
+    together: Annotated[bool, typer.Option("--together", help="Instead: sales change two tables at once, and one of the sellers is killed.")] = False,
 ) -> bool:
     """Let four processes change one table at the same time, then check it against a serial replay."""
     from rowlock.cli.demo.run import Choices, run
 
     if streams:
         from rowlock.cli.demo.streams import run
+    elif together:
+        from rowlock.cli.demo.together import run
     columns = tuple(name.strip() for name in key.split(",") if name.strip())
     choices = Choices(seconds=seconds, policy=policy, path=path, keep=keep, rows=rows, source=source, key=columns, split=split)
     return run(choices, _console())

@@ -17,7 +17,7 @@ import pytest
 
 import rowlock
 from contract.arbiter.delta_side import Stopped
-from contract.arbiter.world import World
+from contract.arbiter.world import World, around
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock.exceptions import CommitUnknown
@@ -29,7 +29,7 @@ from rowlock.storage.dynamodb import ArbitratedStore
 from rowlock_simulation.memory.sql.script import parse
 from servers.dynamodb import DynamoDb
 from servers.faults import Faults
-from servers.minio import Minio, options
+from servers.minio import Minio
 from servers.proxy import Forward, Proxy, Request, Response
 from support.writers.faulty import GIVE_UP_S
 
@@ -52,11 +52,6 @@ class LostReplies:
             return None
         await forward(request)
         return None if fault == "dropped after" else Response(500, (("content-type", "application/x-amz-json-1.0"),), b'{"__type":"InternalServerError"}')
-
-
-def around(minio_endpoint: str, dynamodb: DynamoDb, dynamodb_endpoint: str) -> dict[str, str]:
-    keys = {f"{name.removesuffix('_DYNAMODB')}_DYNAMODB": value for name, value in dynamodb.storage_options.items()}
-    return options(minio_endpoint) | keys | {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb_endpoint, "AWS_S3_LOCKING_PROVIDER": "dynamodb"}
 
 
 def test_every_increment_counts_once(minio: Minio, dynamodb: DynamoDb, client: Any) -> None:

@@ -11,6 +11,8 @@ from contract.arbiter.delta_side import DeltaLogStore, Stopped
 from rowlock.protocol import names
 from rowlock.storage import ObjectStore, PutOutcome
 from rowlock.storage.dynamodb import ArbitratedStore, Entry, EntryTable
+from servers.dynamodb import DynamoDb
+from servers.minio import options
 
 TABLE = "delta_log"
 
@@ -86,3 +88,9 @@ class NoCopy:
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         raise Stopped
+
+
+def around(minio_endpoint: str, dynamodb: DynamoDb, dynamodb_endpoint: str) -> dict[str, str]:
+    """Storage options for tables on that S3 server with an arbiter behind that address."""
+    keys = {f"{name.removesuffix('_DYNAMODB')}_DYNAMODB": value for name, value in dynamodb.storage_options.items()}
+    return options(minio_endpoint) | keys | {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb_endpoint, "AWS_S3_LOCKING_PROVIDER": "dynamodb"}

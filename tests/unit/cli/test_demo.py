@@ -83,9 +83,22 @@ def test_two_streams_merge_into_one_table(tmp_path: Path) -> None:
     assert counts(done.stdout, "all")[3:] == [0, 0], "nothing is run again and nothing fails"
 
 
-def test_streams_take_no_data_of_yours(tmp_path: Path) -> None:
-    done = rowlock("demo", "--streams", "--policy", "fail", "--path", tmp_path / "sales")
-    assert done.returncode != 0 and "--streams merges generated sales" in done.stdout + done.stderr
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.soak(
+    "a minute; writers that are killed are in contract/arbiter/test_killed_transfers.py, transactions over several tables in spark/test_multi_table.py"
+)
+def test_sales_change_two_tables_at_once(tmp_path: Path) -> None:
+    done = rowlock("demo", "--together", "--seconds", 12, "--path", tmp_path / "shop")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "acknowledged sales are in both tables, once" in done.stdout and "When the process was killed" in done.stdout
+    assert all(counts(done.stdout, seller)[0] > 0 for seller in ("thread 1", "thread 2", "a process"))
+
+
+@pytest.mark.parametrize(("which", "said"), [("--streams", "--streams merges generated sales"), ("--together", "--together sells generated products")])
+def test_other_demos_take_no_data_of_yours(tmp_path: Path, which: str, said: str) -> None:
+    done = rowlock("demo", which, "--policy", "fail", "--path", tmp_path / "sales")
+    assert done.returncode != 0 and said in done.stdout + done.stderr
 
 
 @pytest.mark.spark

@@ -7,6 +7,7 @@ Who has waited long enough for a word puts the marker; waiting itself decides no
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from rowlock import clock
@@ -24,7 +25,7 @@ from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
 from rowlock.transaction.commit import commit
 from rowlock.transaction.publish.abort_marker import AbortMarker
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
-from rowlock.transaction.publish.file_actions import file_actions
+from rowlock.transaction.publish.file_actions import FileActions, file_actions
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Staging
 from rowlock.transaction.state.proposal import Over, Single
@@ -175,12 +176,12 @@ class Close(Single):
         self._staged = None if word == ABORTED else _staged_by(state.store, prepared)
         self.txn_id = clock.new_id() if self._staged is None else prepared.txn_id
         self.read_version, self.watch, self.attempts = prepared.version, Stopwatch(clock.monotonic_s), 0
-        self.head: Snapshot = state.look()
+        self.head: Snapshot = state.newest(settled=False)
         self.read = self.head
 
     def look(self, *, in_lane: bool) -> Snapshot:
-        """The newest version, as it is: this is what settles it."""
-        return self.state.look()
+        """The newest version, as it is: this is what settles it.  At first what is known of it, which its owner has just put: an old one costs a lost put."""
+        return self.state.newest(settled=False) if in_lane or self.attempts == 0 else self.state.look()
 
     def move_to(self, head: Snapshot) -> Over | None:
         """Returns the version that another has closed it with."""
@@ -199,16 +200,25 @@ class Close(Single):
                 CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record={"closed": {**closed, "void": staged is not None}}
             )
             return bytes_on(head, info, txns=[versions.closes(head.metadata.id)])
-        ids: RowIds = self.state.shared("row ids", lambda: MaterializedIds(self.state.store))
-        done = follow(staged, base, head, self.state.vectors, ids)
-        effects, staging = Effects(done.tombstones), Staging(files=done.files)
-        files = file_actions(effects, head, engine=cast(Engine, ids), vectors=self.state.vectors, staging=staging)  # it is asked for counts alone
+        files, dropped = self._files(staged, base)
         tables = [] if self._word == BY_HAND else [{"table": said.home.table, "id": said.home.id, "version": self._word}]
         raw = dict(staged.info.raw) if staged.info is not None else {}
-        record = {**raw.get("rowlock", {}), "tables": tables, "closed": {**closed, "overwritten": done.dropped}}
+        record = {**raw.get("rowlock", {}), "tables": tables, "closed": {**closed, "overwritten": dropped}}
         info = {**{k: v for k, v in raw.items() if k not in ("inCommitTimestamp", "tags")}, "timestamp": clock.now_ms(), "rowlock": record}
         steps = [*staged.txns, versions.closes(head.metadata.id)]
         return bytes_on(head, info, adds=files.adds, removes=files.removes, domains=files.domains, cdc=files.cdc, txns=steps)
+
+    def _files(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
+        return (_as_staged(staged, base), 0) if self.head.version == base.version else self._followed(staged, base)
+
+    def _followed(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
+        """The staged changes after the commits of other engines since then, and of how many rows they are dropped."""
+        ids: RowIds = self.state.shared("row ids", lambda: MaterializedIds(self.state.store))
+        done = follow(staged, base, self.head, self.state.vectors, ids)
+        effects, staging = Effects(done.tombstones), Staging(files=done.files)
+        return file_actions(
+            effects, self.head, engine=cast(Engine, ids), vectors=self.state.vectors, staging=staging
+        ), done.dropped  # it is asked for counts alone
 
     def put_ended(self, version: int, outcome: Any) -> Over | None:
         over = super().put_ended(version, outcome)
@@ -246,6 +256,12 @@ def _staged_by(store: ObjectStore, prepared: Prepared) -> Commit | None:
     else:
         return None
     return parse_commit(prepared.version, data, store.root)
+
+
+def _as_staged(staged: Commit, head: Snapshot) -> FileActions:
+    """The file actions of a commit that was staged for the version that became the P: nothing came between, so they hold for the next one."""
+    adds = [replace(a, default_row_commit_version=head.version + 1) if a.default_row_commit_version == head.version else a for a in staged.adds]
+    return FileActions(tuple(adds), staged.removes, domains=staged.domains)
 
 
 def _fits(base: Snapshot, head: Snapshot) -> bool:
