@@ -26,10 +26,12 @@ class Definition:
 
     def apply(self, commit: Commit) -> list[str]:
         """Takes a commit in; returns what is wrong with it."""
-        stamped = self._is_true("delta.enableInCommitTimestamps")
+        stamped, append_only = self._is_true("delta.enableInCommitTimestamps"), self._is_true("delta.appendOnly")
         self._protocol, self._metadata = commit.protocol or self._protocol, commit.metadata or self._metadata
         assert self._protocol is not None and self._metadata is not None, "version 0 has both"
         wrong = [f"protocol: version {commit.version} lacks {feature}" for feature in sorted(self._needed()) if not _supports(self._protocol, feature)]
+        if append_only and any(remove.data_change for remove in commit.removes):
+            wrong.append(f"append-only: version {commit.version} removes rows of a table that no row leaves")
         at_ms = None if commit.info is None else commit.info.raw.get("inCommitTimestamp")
         if stamped and at_ms is None and self._is_true("delta.enableInCommitTimestamps"):
             wrong.append(f"time: version {commit.version} has no in-commit timestamp")

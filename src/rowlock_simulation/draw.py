@@ -43,12 +43,13 @@ _LIMITS = {
 """Low limits, each of which one schedule in five has: so both ways are met that a limit chooses between."""
 LOCKLESS = "lockless"
 """The theme and the policy whose transactions merge cells."""
+APPENDED = "appends"
 POSTS = "appends between processes"
 DEFINITION = "a definition that changes"
 THEMES = {
     "everybody": _EVERYBODY,
     "everybody again": _EVERYBODY,
-    "appends": ["appender"] * 8 + ["optimizer", "reader", "updater", "alterer"],
+    APPENDED: ["appender"] * 6 + ["optimizer", "reader", "updater", "updater", "deleter", "alterer", "alterer", "alterer"],
     POSTS: ["appender"] * 12 + ["optimizer", "reader", "updater", "alterer", "evolver", "checkpointer"],
     "one row": ["counter"] * 6 + ["calculator", "optimizer", "reader"],
     "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
@@ -161,7 +162,7 @@ class _Role:
 
     def __init__(self, rng: random.Random, name: str, number: int, accounts: int, theme: str) -> None:
         self._rng, self._name, self._number, self._accounts = rng, name, number, accounts
-        self._lockless, self._posts = theme == LOCKLESS, theme == POSTS
+        self._lockless, self._posts, self._only_appends = theme == LOCKLESS, theme == POSTS, theme == APPENDED
         self._options: dict[str, Any] = {}
         self._last_alter: tuple[str, ...] = ()
         if rng.random() < 0.25:
@@ -259,7 +260,7 @@ class _Role:
         properties = self._rng.choice(
             [
                 {"delta.checkpointInterval": "4"},
-                {"delta.appendOnly": "false"},
+                {"delta.appendOnly": "true" if self._only_appends else "false"},
                 {"owner": f"{self._name} {number}"},
                 {f"delta.enable{enabled}": "true" if enabled == "RowTracking" else self._rng.choice(["true", "true", "false"])},
                 {f"delta.enable{enabled}": "true"},

@@ -28,7 +28,7 @@ from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.serial import State
-from rowlock_simulation.told import Folded, counted, miscounted, without_reason
+from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -226,7 +226,7 @@ class _Verdict:
     def _check_metrics(self, serial: NumberedTable, commit: Commit, outcome: Outcome) -> None:
         """The metrics of a commit of one statement count the rows that it changed where it stands in the log."""
         if outcome.action.kind == "statements" and len(outcome.action.scripts) == len(commit.txn_ids) == 1:
-            wrong = miscounted(commit, counted(serial, outcome.action.scripts[0]))
+            wrong = miscounted(commit, counted(serial, outcome.action.scripts[0]) | files_counted(commit, outcome.action.scripts[0]))
             if wrong:
                 self.violations.append(f"metrics of version {commit.version} ({outcome.name}): {wrong}")
 

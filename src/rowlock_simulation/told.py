@@ -18,7 +18,7 @@ from rowlock.exceptions import (
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock_simulation.draw import COLUMNS
-from rowlock_simulation.memory.sql.script import Append, Delete, Merge, Script, Update
+from rowlock_simulation.memory.sql.script import Append, Delete, Merge, Optimize, Overwrite, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.serial import SerialTable
@@ -33,7 +33,8 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
         case ConstraintViolated():
             return not any(a.alter[:1] == ("add constraint",) for actor in plan.actors for a in actor.actions)
         case StatementRefused():
-            return not (kind == "alter" or (kind == "restore" and plan.night_s > 0))
+            refuses = any(a.properties.get("delta.appendOnly") == "true" for actor in plan.actors for a in actor.actions)
+            return not (refuses or kind == "alter" or (kind == "restore" and plan.night_s > 0))
         case InvalidInput():
             return kind != "alter"
         case VersionNotFound():
@@ -54,8 +55,26 @@ def counted(serial: SerialTable, script: Script) -> dict[str, int]:
     inserted, deleted = sum(old is None for old, _ in told), sum(new is None for _, new in told)
     updated = len(told) - inserted - deleted
     if isinstance(script, Merge):
-        return {"numTargetRowsInserted": inserted, "numTargetRowsUpdated": updated, "numTargetRowsDeleted": deleted}
+        return {"numSourceRows": len(script.rows), "numTargetRowsInserted": inserted, "numTargetRowsUpdated": updated, "numTargetRowsDeleted": deleted}
     return {"numUpdatedRows": updated} if isinstance(script, Update) else {"numDeletedRows": deleted}
+
+
+def files_counted(commit: Commit, script: Script) -> dict[str, int]:
+    """The operation metrics of the files that a commit of one statement adds and removes; one that only gets another vector is neither."""
+    kept = {add.path for add in commit.adds} & {remove.path for remove in commit.removes}
+    added, removed = [a for a in commit.adds if a.path not in kept], [r for r in commit.removes if r.path not in kept]
+    sizes = sum(a.size_bytes for a in added), sum(r.size_bytes or 0 for r in removed)
+    match script:
+        case Append():
+            return {"numFiles": len(added), "numOutputBytes": sizes[0]}
+        case Overwrite():
+            return {}
+        case Merge():
+            names = "numTargetFilesAdded", "numTargetFilesRemoved", "numTargetBytesAdded", "numTargetBytesRemoved"
+        case _:
+            names = "numAddedFiles", "numRemovedFiles", "numAddedBytes", "numRemovedBytes"
+    changes = {} if isinstance(script, Optimize) else {"numTargetChangeFilesAdded" if isinstance(script, Merge) else "numAddedChangeFiles": len(commit.cdc)}
+    return dict(zip(names, (len(added), len(removed), *sizes), strict=True)) | changes
 
 
 def miscounted(commit: Commit, wanted: Mapping[str, int]) -> str:

@@ -131,7 +131,8 @@ def _merge(script: Merge, target: Relation) -> Statement:
         not_matched=tuple(_insert(c, target, source) for c in script.of("not matched")),
         by_source=tuple(_matched(c, target, source, (target,)) for c in script.of("not matched by source")),
     )
-    return Statement("merge", rule, None if rule.by_source else predicate_of_merge(script.on, target, source, rows))
+    predicate = None if rule.by_source else predicate_of_merge(script.on, target, source, rows)
+    return Statement("merge", rule, predicate, source_rows=len(rows))
 
 
 def _all_columns(target: Relation, source: Relation) -> Assignments:
