@@ -17,7 +17,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder  # files in the order of their
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties settings docs pictures release versions structure mutants fuzz servers swarm differential delta-docs clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties settings docs pictures release versions dbt structure mutants fuzz servers swarm differential delta-docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -107,6 +107,9 @@ docs: $(VENV)/.docs  ## the guides and the API reference as a static site, in si
 
 release: $(VENV)/.release  ## builds wheel and sdist into dist/, installs each into an empty environment and uses it there; publishes nothing
 	$(PYTHON) tests/tools/release.py $(ARGS)
+
+dbt: $(VENV)/.venv  ## a dbt project on an enabled session, with every strategy, contracts, tests, seeds and snapshots, in an environment of its own
+	$(PYTHON) tests/tools/dbt_project.py $(ARGS)
 
 versions: $(VENV)/.venv  ## a quick suite under every Python and pyspark that is claimed, each in its own environment (ARGS="--python 3.13 --pyspark 4.0")
 	$(PYTHON) tests/tools/versions.py $(ARGS)
