@@ -28,7 +28,9 @@ from rowlock_simulation.memory.sql.script import Append, Script, render
 from rowlock_simulation.memory.statements import operation, parameters, statements_of
 from rowlock_simulation.scheduler import Scheduler
 
-Kind = Literal["statements", "foreign", "read and write", "restore", "property", "alter", "checkpoint", "vacuum", "read", "travel", "together", "read together"]
+Kind = Literal[
+    "statements", "foreign", "read and write", "restore", "property", "alter", "checkpoint", "vacuum", "read", "travel", "together", "read together", "recreate"
+]
 Rows = list[dict[str, Any]]
 
 

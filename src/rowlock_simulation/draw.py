@@ -21,6 +21,7 @@ _LARGE_ONE_IN = 20
 _REMOTE: tuple[FaultKind, ...] = ("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list")
 _DISK: tuple[FaultKind, ...] = ("disk error", "disk full", "done and denied", "done and denied", "power loss")
 _ANYWHERE: tuple[FaultKind, ...] = ("crash before", "crash after", "crash before", "crash after", "stall", "clock jump")
+_AT_ONCE = ("crash before", "crash after", "clock jump", "sent twice", "stale list", "disk error", "disk full", "done and denied", "power loss")
 _EVERYBODY = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
     + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator", "foreigner", "evolver"]
@@ -44,6 +45,7 @@ _LIMITS = {
 LOCKLESS = "lockless"
 """The theme and the policy whose transactions merge cells."""
 APPENDED = "appends"
+REMADE = "a table that is made again"
 POSTS = "appends between processes"
 DEFINITION = "a definition that changes"
 THEMES = {
@@ -61,6 +63,7 @@ THEMES = {
     + ["alterer"] * 3
     + ["counter"]
     + ["banker", "upserter", "deleter", "updater", "appender", "optimizer", "reader", "restorer"],
+    REMADE: ["counter", "counter", "updater", "upserter", "deleter", "appender", "appender", "optimizer", "reader", "reader", "checkpointer", "calculator"],
     "lockless": ["setter"] * 6
     + ["counter", "counter", "banker", "upserter", "upserter", "deleter", "updater", "updater", "appender", "optimizer", "reader", "evolver"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["alterer", "updater", "restorer", "counter"],
@@ -80,6 +83,8 @@ def draw(world: World, seed: int) -> Plan:
         properties = {name: value for name, value in properties.items() if name not in UNKNOWN}
     roles, certain = THEMES[theme], ["vacuumer", "checkpointer", "reader"] if night_s else []
     certain.append(rng.choice(["banker", "counter", "appender"]))
+    if theme == REMADE:
+        certain.append("recreator")
     if theme == DEFINITION:
         certain.append("evolver")
         properties |= rng.choice([{}, {"delta.columnMapping.mode": "name"}, {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}])
@@ -101,6 +106,8 @@ def draw(world: World, seed: int) -> Plan:
     used = sorted({a.process for a in actors})
     faults = [draw_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
     faults.append(replace(draw_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
+    if theme == REMADE:  # what is sent again long after its writer has looked reaches another table
+        faults = [f for f in faults if f.kind in _AT_ONCE]
     return Plan(
         world=world,
         seed=seed,
@@ -248,6 +255,14 @@ class _Role:
             Optimize(),
         ]
         return Action(number, "foreign", (self._rng.choice(scripts),), {"claims_blind": self._rng.random() < 0.3}, pause_s=self._pause())
+
+    def _recreator(self, number: int) -> Action:
+        """Drops the table beneath everybody, makes another, and fills it as the first was."""
+        if number % 2 == 0:
+            return Action(number, "recreate", pause_s=self._rng.random())
+        rows = *((k, 100, 0) for k in range(self._accounts)), *((COUNTERS + k, 0, 0) for k in range(3))
+        missing = Clause("not matched", "insert", None, tuple((c, f"s.{c}") for c in COLUMNS))
+        return Action(number, "statements", (Merge(COLUMNS, rows, "t.k = s.k", (missing,)),))
 
     def _optimizer(self, number: int) -> Action:
         return Action(number, "statements", (Optimize(),), {}, pause_s=self._pause())

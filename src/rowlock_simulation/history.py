@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock.protocol.names import commit_key
 from rowlock_simulation.wire import is_commit
 
 
@@ -15,11 +16,25 @@ class History:
         self.deleted_keys: set[str] = set()
         self.lost_from: str | None = None
         """The first commit file that was seen and went with the machine's power."""
+        self.table = 0
+        """How many tables were dropped here before this one."""
+        self.overtaken = False
+        """Whether a checkpoint or a commit of the table before came into the log of this one, between the look of its writer and its put: nobody can help that."""
+
+    def dropped(self) -> None:
+        """Notes that the table is gone, all at once; what is written from now on is another's."""
+        self.table += 1
+        self.deleted_keys |= self.objects.keys()
+        self.commits, self.lost_from = {}, None
 
     def written(self, key: str, data: bytes, now_us: int) -> None:
         """Notes a write; a commit file that is written over is a violation of I1."""
         self.objects[key] = data
         self.deleted_keys.discard(key)
+        name = key.rpartition("/")[2]
+        follows = name[:20].isdigit() and (is_commit(key) or ".checkpoint." in name) and int(name[:20]) - is_commit(key)
+        if self.table and follows is not False and follows >= 0 and commit_key(follows) not in self.commits:
+            self.overtaken = True
         if is_commit(key):
             if key in self.commits and self.commits[key] != data:
                 self.violations.append(f"I1: {key} was written twice, with other bytes")

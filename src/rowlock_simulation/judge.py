@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from rowlock.protocol.names import commit_key
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.definition import Definition
-from rowlock_simulation.draw import APPENDS, COLUMNS, LOCKLESS, UPSERTS
+from rowlock_simulation.draw import APPENDS, COLUMNS, LOCKLESS, REMADE, UPSERTS
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.outcome import Outcome
@@ -35,14 +36,18 @@ Bag = Counter[tuple[Any, ...]]
 
 def judge(plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table) -> list[str]:
     """What the schedule broke, as sentences; nothing where it kept all promises."""
-    table.refresh()  # a commit that was claimed by a process which then ended is put in its place by whoever reads first
+    if not history.commits or history.overtaken:
+        return history.violations  # the table was dropped, and whoever was to make another died, or a checkpoint of the old one came into the new one
+    with suppress(*[CorruptLog] * bool(history.table)):  # a hole below what a writer of the table before has put; see `overtaken`
+        table.refresh()  # a commit that was claimed by a process which then ended is put in its place by whoever reads first
     commits = commits_of(history)
     verdict = _Verdict(plan, history, commits, outcomes)
     verdict.violations += history.violations
     verdict.check_versions()
-    verdict.check_outcomes()
-    verdict.check_readers()
-    _check_head(verdict, table)
+    if not verdict.overtaken:
+        verdict.check_outcomes()
+        verdict.check_readers()
+        _check_head(verdict, table)
     return verdict.violations
 
 
@@ -151,6 +156,8 @@ class _Verdict:
         self._ids = RowIds()
         self._definition = Definition()
         self.folded = Folded()
+        self.overtaken = False
+        """Whether a commit to the table before landed in the log of this one, unseen by its writer: nobody can mend that, and no more is judged."""
         self.violations: list[str] = []
 
     @property
@@ -163,6 +170,9 @@ class _Verdict:
         raw, serial = Raw(self._history), NumberedTable(COLUMNS)
         states: list[State] = []
         for number, commit in enumerate(self._commits):
+            if self._is_stray(commit):
+                self.overtaken = True
+                return
             if commit.version != number:
                 self.violations.append(f"version {number} is missing from the log, and version {commit.version} is there")
                 return
@@ -185,8 +195,18 @@ class _Verdict:
                 )
                 return
             money = sum(v * n for (k, v, *_), n in self.bags[-1].items() if k < self._plan.accounts)
-            if number >= 1 and self._plan.theme != LOCKLESS and money != 100 * self._plan.accounts:
+            if number >= 1 and self._plan.theme not in (LOCKLESS, REMADE) and money != 100 * self._plan.accounts:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
+
+    def _is_stray(self, commit: Commit) -> bool:
+        """Whether it is of a transaction that began on the table before this one; its writer must not be told that it is committed."""
+        strays = [o for t in commit.txn_ids if (o := self._of_txn.get(t)) is not None and o.begun_on.get(t, self._history.table) < self._history.table]
+        self.violations += [
+            f"{o.name} began on a table that was dropped, and was told that it is version {commit.version} of another"
+            for o in strays
+            if o.status == "committed"
+        ]
+        return bool(strays)
 
     def _check_feed(self, told: Bag | None, version: int) -> None:
         """The change data feed of a version is what it differs in from the one before."""
@@ -207,7 +227,8 @@ class _Verdict:
         for txn_id in sorted(commit.txn_ids):
             outcome = self._of_txn.get(txn_id)
             if outcome is None:
-                if not commit.aborted:
+                made_again = commit.version == 0 and self._history.table  # by a process that may have ended
+                if not commit.aborted and not made_again:
                     self.violations.append(f"version {commit.version} is of transaction {txn_id}, which nobody began")
             elif outcome.action.kind == "restore":
                 assert outcome.done.restored is not None
@@ -239,6 +260,8 @@ class _Verdict:
         self.violations += [f"I2: transaction {t} of {self._named(t)} is in versions {at}" for t, at in versions.items() if len(at) > 1]
         for o in self._outcomes:
             at = [v for t in o.txn_ids for v in versions.get(t, ())]
+            if o.on_table < self._history.table and o.status != "broke":
+                continue  # what became of it went with the table, or was judged as a version of this one
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not self._reads_what_expired(o)):
                 self.violations.append(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
             if o.status == "committed" and (at[-1:] if o.action.kind == "property" else at) != [o.done.committed]:
@@ -269,17 +292,17 @@ class _Verdict:
         steps = Counter((t.app_id, t.version) for commit in self._commits for t in commit.txns)
         self.violations += [f"I2: step {step} was committed {n} times" for step, n in steps.items() if n > 1]
         for o in self._outcomes:
-            if o.action.app is not None and o.status in ("committed", "nothing") and not steps[o.action.app]:
+            if o.action.app is not None and o.on_table == self._history.table and o.status in ("committed", "nothing") and not steps[o.action.app]:
                 self.violations.append(f"I2: {o.name} was told that step {o.action.app} is done, and it is not in the log")
 
     def check_readers(self) -> None:
         """Every reader saw one whole version."""
         for o in self._outcomes:
-            if o.done.rows is None or o.done.version is None or o.done.version >= len(self.bags):
+            if o.on_table < self._history.table or o.done.rows is None or o.done.version is None or o.done.version >= len(self.bags):
                 continue
             if self._history.lost_from is not None and commit_key(o.done.version) >= self._history.lost_from:
                 continue  # it was read before it was durable, and is another version now
-            acknowledged = max(p.done.committed or 0 for p in self._outcomes if p.ended_at <= o.began_at)
+            acknowledged = max((p.done.committed or 0 for p in self._outcomes if p.ended_at <= o.began_at and p.on_table == o.on_table), default=0)
             if o.action.kind == "read" and o.done.version < acknowledged:
                 self.violations.append(f"reader {o.name} read version {o.done.version} after version {acknowledged} had been acknowledged")
             if o.done.snapshot is not None:

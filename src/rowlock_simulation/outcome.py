@@ -17,6 +17,10 @@ class Outcome:
     actor: str
     action: Action
     status: Status = "running"
+    on_table: int = 0
+    """How many tables had been dropped when it began."""
+    begun_on: dict[str, int] = field(default_factory=dict)
+    """The same for each of its transactions."""
     txn_ids: list[str] = field(default_factory=list)
     read_at: dict[str, int] = field(default_factory=dict)
     done: Done = field(default_factory=Done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +15,14 @@ import orjson
 from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.limits import limited
 from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
 from rowlock.transaction.two_phase import prepare
 from rowlock_simulation import judge, judge_together, together
 from rowlock_simulation.actions import Action, Done, perform
 from rowlock_simulation.arrow_files import checkpoints_without_parquet
 from rowlock_simulation.draw import COLUMNS, COUNTERS
+from rowlock_simulation.history import History
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.memory.statements import run as run_script
 from rowlock_simulation.outcome import Outcome
@@ -64,8 +66,8 @@ class Result:
 class _Recorder(Observer):
     """Notes the transactions of an actor, and makes a scheduling point of every phase."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, scheduler: Scheduler, history: History) -> None:
+        self._scheduler, self._history = scheduler, history
         self.outcome: Outcome | None = None
 
     def phase(self, name: str, txn: Any) -> None:
@@ -73,6 +75,7 @@ class _Recorder(Observer):
         own = outcome is not None and (name in ("begin", "staged") or outcome.action.kind == "together")  # other phases may be those of one that is taken along
         if outcome is not None and own and txn.txn_id not in outcome.txn_ids:
             outcome.txn_ids.append(txn.txn_id)
+            outcome.begun_on[txn.txn_id] = self._history.table
         if name == "staged" and self.outcome is not None and self.outcome.action.is_lockless:
             self.outcome.read_at.setdefault(txn.txn_id, txn.base.version)
         if self._scheduler.current is not None:
@@ -96,7 +99,7 @@ def run(plan: Plan) -> Result:
         if disks := [s for s in servers if isinstance(s, LocalServer)]:
             one_machine(hosts, disks, scheduler)
         for actor in plan.actors:
-            _spawn(actor, plan.night_s, hosts[actor.process], scheduler, outcomes)
+            _spawn(actor, plan, hosts[actor.process], scheduler, outcomes)
         judging = outside(servers, scheduler)
         with tables_are_found(lambda: judging if scheduler.current is None else hosts[scheduler.current.process.name].handles):
             scheduler.run()
@@ -132,13 +135,10 @@ def _judged(plan: Plan, servers: Sequence[Server], scheduler: Scheduler, outcome
 
 
 def _set_up(plan: Plan, number: int, table: Table, scheduler: Scheduler) -> list[Outcome]:
-    fields = [{"name": c, "type": plan.types.get(c, "long"), "nullable": c != "k", "metadata": {}} for c in COLUMNS]
-    recorder = _Recorder(scheduler)
+    recorder = _Recorder(scheduler, History())
     created = recorder.outcome = Outcome("setup", Action(0, "property", table=number))
     with use_observer(recorder):
-        receipt = table.create(
-            orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, plan.tables[number].properties if plan.tables else plan.properties
-        )
+        receipt = _create(plan, table, plan.tables[number].properties if plan.tables else plan.properties)
         created.ends("committed", Done(receipt))
         created.txn_ids = [receipt.txn_id]
         script = Append((*((k, 100, 0) for k in range(plan.accounts)), *((COUNTERS + k, 0, 0) for k in range(3))))
@@ -147,17 +147,22 @@ def _set_up(plan: Plan, number: int, table: Table, scheduler: Scheduler) -> list
     return [created, filled]
 
 
-def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, outcomes: list[Outcome]) -> None:
-    recorder = _Recorder(scheduler)
+def _create(plan: Plan, table: Table, properties: Mapping[str, str]) -> Receipt:
+    fields = [{"name": c, "type": plan.types.get(c, "long"), "nullable": c != "k", "metadata": {}} for c in COLUMNS]
+    return table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, properties)
+
+
+def _spawn(actor: ActorPlan, plan: Plan, host: Host, scheduler: Scheduler, outcomes: list[Outcome]) -> None:
+    recorder = _Recorder(scheduler, host.history)
 
     def live() -> None:
         with use_observer(recorder):
             for n, action in enumerate(actor.actions):
-                _rest(max(0.0, night_s - scheduler.now_us / 1e6) if n == len(actor.actions) // 2 else 0.0, host, scheduler)
+                _rest(max(0.0, plan.night_s - scheduler.now_us / 1e6) if n == len(actor.actions) // 2 else 0.0, host, scheduler)
                 for _ in range(_STEPS_AGAIN):
                     outcome = recorder.outcome = Outcome(actor.name, action)
                     outcomes.append(outcome)
-                    _one(outcome, host, scheduler)
+                    _one(outcome, plan, host, scheduler)
                     if scheduler.ended:
                         return
                     if action.app is None or outcome.status in ("committed", "nothing"):
@@ -180,13 +185,18 @@ def _rest(seconds: float, host: Host, scheduler: Scheduler) -> None:
         task.process = host.restarted()
 
 
-def _one(outcome: Outcome, host: Host, scheduler: Scheduler) -> None:
+def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None:
     """One action, whatever becomes of it; after a crash the actor starts again as a new process."""
     action, done = outcome.action, Done()
     try:
         scheduler.pause(action.pause_s)
-        outcome.began_at = scheduler.points
-        if action.kind in ("together", "read together"):
+        outcome.began_at, outcome.on_table = scheduler.points, host.history.table
+        if action.kind == "recreate":
+            host.drop_table()
+            outcome.on_table = host.history.table
+            done.receipt = _create(plan, host.handles.table(), plan.properties)
+            outcome.txn_ids.append(done.receipt.txn_id)
+        elif action.kind in ("together", "read together"):
             together.perform(action, host.handles.table, scheduler, done)
         else:
             perform(action, host.handles.table(action.table, unaware=action.unaware), scheduler, done)

@@ -37,6 +37,10 @@ class Server(Protocol):
         """The store of the table, as one process opens it."""
         ...
 
+    def drop(self) -> None:
+        """Deletes the table at once, as whoever moves its folder away."""
+        ...
+
 
 class S3Server:
     """S3 with conditional puts: `storage/remote` over a simulated bucket."""
@@ -48,6 +52,9 @@ class S3Server:
 
     def store(self, wire: Wire) -> ObjectStore:
         return RemoteStore(self._address, self._settings, S3Requests(self._bucket, wire, self._within))
+
+    def drop(self) -> None:
+        self._bucket.drop()
 
 
 class DynamoDbServer(S3Server):
@@ -64,6 +71,10 @@ class DynamoDbServer(S3Server):
         client: Any = wire.made("dynamodb", lambda: DynamoDbRequests(self._entries, wire))
         return ArbitratedStore(super().store(wire), EntryTable(client, "delta_log"), conditional_copy=self._conditional_copy)
 
+    def drop(self) -> None:
+        super().drop()
+        self._entries.clear()
+
 
 class LocalServer:
     """One machine with a local disk: `storage/local` over simulated system calls."""
@@ -74,6 +85,9 @@ class LocalServer:
 
     def store(self, wire: Wire) -> ObjectStore:
         return LocalStore(self._root, SimulatedCalls(self.disk, wire))
+
+    def drop(self) -> None:
+        self.disk.drop()
 
 
 def servers_of(plan: Plan, scheduler: Scheduler) -> list[Server]:
@@ -136,6 +150,16 @@ class Host:
         if not self.process.alive:
             self.process, self._handles = self._born(), None
         return self.process
+
+    @property
+    def history(self) -> History:
+        """What the store of the first table has held."""
+        return self._servers[0].history
+
+    def drop_table(self) -> None:
+        """Deletes the table, whoever uses it."""
+        self._servers[0].drop()
+        self._scheduler.note("the table is dropped")
 
     @property
     def handles(self) -> Handles:

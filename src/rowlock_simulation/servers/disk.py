@@ -62,6 +62,13 @@ class Disk:
             else:
                 self.durable.pop(path, None)
 
+    def drop(self) -> None:
+        """Moves the table's folder away."""
+        for names in (self.names, self.durable):
+            for path in [p for p in names if p == self.root or p.startswith(f"{self.root}/")]:
+                del names[path]
+        self.history.dropped()
+
     def lose_power(self) -> None:
         """Ends the machine: what was not synced is gone, names as well as bytes."""
         kept = {path: file for path, file in self.durable.items() if _above(path) <= self.durable.keys()}

@@ -24,6 +24,10 @@ class DynamoDbTable:
         self._rows = dict[Key, Item]()
         self._carried_out = set[str]()
 
+    def clear(self) -> None:
+        """Deletes all entries, as `rowlock arbiter forget` does."""
+        self._rows.clear()
+
     def get_item(self, *, Key: Item, **_: Any) -> Any:
         found = self._rows.get(_key(Key))
         return {"Item": found} if found is not None else {}

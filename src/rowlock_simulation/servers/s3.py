@@ -39,6 +39,11 @@ class Bucket:
             self._before.append((now_us, key, before))
             self.history.deleted(key, now_us)
 
+    def drop(self) -> None:
+        """Deletes everything at once."""
+        self.objects, self._before = {}, []
+        self.history.dropped()
+
     def sizes(self, folder: str, since_us: int | None = None) -> dict[str, tuple[int, int, str]]:
         """Size, time and tag of each object under a folder by key, as a listing shows them: now, or as it was before what has changed since a time."""
         objects = {key: stored for key, stored in self.objects.items() if key.startswith(folder)}

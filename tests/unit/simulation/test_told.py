@@ -10,9 +10,9 @@ from rowlock.exceptions import InvalidInput, VersionNotFound
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.table_log import TableLog
 from rowlock.transaction.publish import metrics
-from rowlock.transaction.rebase import onto_head
+from rowlock.transaction.rebase import log_chain, onto_head
 from rowlock_simulation import actions
-from rowlock_simulation.draw import draw
+from rowlock_simulation.draw import REMADE, draw
 from rowlock_simulation.run import run
 
 
@@ -48,3 +48,11 @@ _row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actio
 def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str) -> None:
     monkeypatch.setattr(where, name, wrong)
     assert any(told in text for seed in range(80) for text in run(draw("s3", seed)).violations)
+
+
+def test_a_transaction_that_goes_on_in_the_next_table_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropped and made again beneath it: whoever began on the table before must not be told that this one has its rows."""
+    monkeypatch.setattr(log_chain, "check_table", lambda txn, head: None)
+    monkeypatch.setattr(onto_head, "_check_table", lambda *_: None)
+    plans = (plan for plan in (draw("s3", seed) for seed in range(600)) if plan.theme == REMADE)
+    assert any("began on a table that was dropped" in text for plan in plans for text in run(plan).violations)
