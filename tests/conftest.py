@@ -66,6 +66,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     budgets.longest_first(items)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile` (pytest-xdist) files that share a process stay together."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByScope(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return budgets.scope(nodeid.partition("::")[0])
+
+    return ByScope(config, log)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session for all Spark tests of the process, with delta-spark in it, so that Rowlock and delta-spark share it.

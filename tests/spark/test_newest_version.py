@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.readers_after_writes import BEFORE, FRAMES, WRITES, observe
+from support.sql_session import run_readers
 
 pytestmark = pytest.mark.spark
 
@@ -76,15 +73,9 @@ def differences(seen: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 @functools.cache
 def _by_rowlock(place: Path, *names: str) -> dict[str, dict[str, Any]]:
-    tests = Path(__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": f"{tests.parent / 'src'}:{tests}", "PYSPARK_PYTHON": sys.executable}
-    program = [sys.executable, "-m", "support.readers_after_writes", *names]
     folder = place / names[0].replace(" ", "-")
     folder.mkdir()
-    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen: dict[str, dict[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])
-    return seen
+    return run_readers(folder, names)
 
 
 @pytest.fixture(scope="module")

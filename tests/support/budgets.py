@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import math
 import os
 import tomllib
@@ -22,9 +24,21 @@ def budgets() -> dict[str, int]:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sorts the items by the budgets of their files, within a file as they were."""
+    """Sorts the items by the budgets of their scopes, within a scope by file, within a file as they were."""
     allowed = budgets()
-    items.sort(key=lambda item: -allowed.get(item.nodeid.partition("::")[0], 0))
+    files = {item.nodeid.partition("::")[0] for item in items}
+    of_scope = collections.Counter[str]()
+    for file in files:
+        of_scope[scope(file)] += allowed.get(file, 0)
+    keys = {file: (-of_scope[scope(file)], scope(file), -allowed.get(file, 0)) for file in files}
+    items.sort(key=lambda item: keys[item.nodeid.partition("::")[0]])
+
+
+@functools.cache
+def scope(file: str) -> str:
+    """What one worker runs as a whole: a file, or all files whose statements run in the process of `support.sql_session`, so that there is one of it."""
+    source = PAGE.parents[1] / file
+    return "sql sessions" if source.is_file() and "from support.sql_session import" in source.read_text() else file
 
 
 def processor_time() -> float:

@@ -1,13 +1,8 @@
-"""Kinds of readers that are made before a write, and what each shows after it: the same observation for delta-spark and for Rowlock.
-
-As a program it observes Rowlock on a session of its own, in the current folder, and prints what came out.
-"""
+"""Kinds of readers that are made before a write, and what each shows after it: the same observation for delta-spark and for Rowlock."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -155,11 +150,3 @@ def _observed(spark: Any, delta_table: Any, warehouse: Path, number: int, name: 
         spark.catalog.clearCache()
         spark.sql(f"DROP TABLE IF EXISTS {t}")
     return told
-
-
-if __name__ == "__main__":
-    import rowlock
-
-    session = rowlock.enable(rowlock.spark(cores=1, memory_mb=768))
-    print(json.dumps(observe(session, rowlock.DeltaTable, Path.cwd() / "spark-warehouse", sys.argv[1:] or WRITES)))
-    session.stop()
