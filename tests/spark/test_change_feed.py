@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
 from rowlock.protocol.actions import Commit
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
@@ -226,3 +226,10 @@ def test_columns_under_the_names_of_the_feed(spark: SparkSession, table_path: st
     rowlock.write(spark.sql("select 1 as id, 'x' as _change_type"), table_path)
     with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
         DeltaTable.forPath(spark, table_path).setProperties(FEED)
+
+
+def test_the_changes_of_a_path_without_a_table_are_told_apart_from_a_read(spark: SparkSession, table_path: str) -> None:
+    """As in delta-spark: the function names the condition of a table that is missing, a read that of a path."""
+    with pytest.raises(TableNotFound) as caught:
+        rowlock.sql(spark, f"SELECT * FROM table_changes_by_path('{table_path}', 0)").collect()
+    assert caught.value.condition is not None and caught.value.condition.name == "DELTA_MISSING_DELTA_TABLE"

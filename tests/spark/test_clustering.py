@@ -200,6 +200,18 @@ def test_keys_that_cannot_be(spark: SparkSession, table_path: str) -> None:
     assert logical_columns(snapshot(like).domains, snapshot(like).schema) == (("s", "i"), ("b",))
 
 
+def test_a_key_is_not_dropped(spark: SparkSession, table_path: str) -> None:
+    """Neither by another spelling nor with others; where the table is clustered by it no longer, it goes."""
+    clustered(spark, table_path, "x", **{"delta.columnMapping.mode": "name"})
+    for said in ("x", "X", "y, x"):
+        with unchanged(table_path), pytest.raises(StatementRefused, match="clustered by x") as caught:
+            rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` DROP COLUMNS ({said})")
+        assert caught.value.getCondition() == "DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN"  # type: ignore[attr-defined]
+    rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` CLUSTER BY (y)")
+    rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` DROP COLUMNS (x)")
+    assert "x" not in snapshot(table_path).schema.names
+
+
 def test_no_zone_changes_the_order(spark: SparkSession) -> None:
     """Times in an hour that a clock has twice: their text in such a zone is ambiguous, what they are is not."""
     key = Clustering((("t",), ("n",)), (("t",), ("n",)), "cube", "run")

@@ -50,6 +50,26 @@ def test_a_table_that_is_made_of_its_own_rows_loses_nobodys_commit(spark: SparkS
     assert rows_by_all(spark, table_path) == [(1,), (2,)]
 
 
+def test_defaults_and_comments_stay_where_a_table_is_replaced_by_its_own_rows(spark: SparkSession, table_path: str) -> None:
+    """A table without the feature gets no defaults from the columns that it is made of."""
+    t = f"delta.`{table_path}`"
+    columns = "id INT COMMENT 'the key', n BIGINT DEFAULT 5"
+    rowlock.sql(spark, f"CREATE TABLE {t} ({columns}) USING delta TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')")
+
+    def said() -> tuple[object, ...]:
+        schema = DeltaTable.forPath(spark, table_path).toDF().schema
+        return schema["id"].metadata.get("comment"), schema["n"].metadata.get("CURRENT_DEFAULT")
+
+    before = said()
+    assert before == ("the key", "5")
+    rowlock.sql(spark, f"CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t} WHERE id > 1")
+    assert said() == before
+    rowlock.write(rowlock.read(spark, table_path), table_path, mode="overwrite", overwrite_schema=True)
+    assert said() == before
+    rowlock.write(rowlock.read(spark, table_path), table_path + "/copy")
+    assert "CURRENT_DEFAULT" not in rowlock.read(spark, table_path + "/copy").schema["n"].metadata
+
+
 def test_whatever_fails_leaves_no_files(spark: SparkSession, table_path: str) -> None:
     """I10, and sooner: what is not committed takes the new rows with it."""
     make(spark, table_path, [(1,), (2,)], "id int", **{"rowlock.onConflict": "fail"})

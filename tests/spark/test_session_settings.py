@@ -209,7 +209,17 @@ def test_settings_of_sparks_files_are_refused_where_they_would_change_values_and
         with settings(spark, {unit: same}):
             rowlock.write(row, table_path)
     assert rowlock.read(spark, table_path).where("date_format(at, 'SSSSSS') = '000001'").count() == 2
+    calendar = "spark.sql.parquet.datetimeRebaseModeInWrite"
+    with settings(spark, {calendar: "EXCEPTION"}), pytest.raises(UnsupportedFeature, match=f"{calendar} = EXCEPTION is refused"):
+        rowlock.write(row, table_path)
+    before = len(head(table_path).files)
+    with settings(spark, {"spark.sql.files.maxRecordsPerFile": "1"}):
+        rowlock.write(row.union(row), table_path)
+    assert len(head(table_path).files) == before + 2
     session_settings._warned.clear()
+    for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
+        with settings(spark, {name: "true"}), pytest.warns(SettingWarning, match=f"{name} = true has no effect"):
+            rowlock.write(row, table_path)
     with settings(spark, {"spark.sql.parquet.writeLegacyFormat": "true"}), pytest.warns(SettingWarning, match="writeLegacyFormat = true has no effect"):
         rowlock.write(row, table_path)
 

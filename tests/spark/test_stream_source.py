@@ -414,3 +414,14 @@ def test_a_query_that_is_stopped_while_a_batch_is_planned_has_not_failed(
     assert planning.wait(120)
     query.stop()
     assert not query.isActive and query.exception() is None
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["rows", "changes"])
+def test_a_table_that_a_stream_makes_has_the_comments_of_the_columns(spark: SparkSession, table_path: str, tmp_path: Path, changes: bool) -> None:
+    columns = "id INT COMMENT 'the key', v VARCHAR(3) COMMENT 'short'"
+    rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` ({columns}) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` VALUES (1, 'a')")
+    writer = rowlock.streaming.read(spark, table_path, read_change_feed=changes).writeStream.foreachBatch(rowlock.streaming.sink(str(tmp_path / "copy")))
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    schema = rowlock.read(spark, str(tmp_path / "copy")).schema
+    assert [schema[n].metadata for n in ("id", "v")] == [{"comment": "the key"}, {"comment": "short", "__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}]

@@ -17,6 +17,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.overwrites import (
     Overwrite,
     PartitionOverwriteMode,
+    columns_of_replaced,
     matching_of,
     no_table_yet,
     overwrite_matching,
@@ -306,7 +307,12 @@ def replace_with_rows(
     check_names(df.columns, handle.path)
     with handle.commits("create", user_metadata, **options):
         metadata = metadata_of_rows(
-            columns_of_frame(df), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
+            columns_of_replaced(handle, df),
+            handle.path,
+            partition_by=partition_by,
+            properties=properties,
+            description=made.description,
+            cluster_by=made.cluster_by,
         )
         return replacement.replace_table(
             handle.state,

@@ -33,7 +33,9 @@ from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.char_varchar import without_char_partitions
-from rowlock.protocol.schema import nullable
+from rowlock.protocol.defaults import FEATURE as DEFAULTS
+from rowlock.protocol.features import writer_features
+from rowlock.protocol.schema import StructType, nullable
 from rowlock.transaction.definition import replacement
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state.call import settings
@@ -148,11 +150,16 @@ def overwrite_statements(
     return [delete, append], parameters | ({} if what.where is None else {"predicate": str(what.where)})
 
 
+def columns_of_replaced(handle: Handle, df: DataFrame) -> StructType:
+    """The columns that a table which is there gets from a DataFrame in place of its own; defaults that the rows' columns have stay where it has the feature."""
+    return columns_of_frame(df, defaults=DEFAULTS in writer_features(handle.state.refresh().protocol))
+
+
 def overwrite_schema(
     handle: Handle, df: DataFrame, *, partition_by: Sequence[str], app: SetTransaction | None = None, max_records: int | None = None
 ) -> Receipt:
     """Replaces rows, columns and partitioning of a table that is there by those of a DataFrame, in one commit.  Raises as `replacement.overwrite_schema` does."""
-    schema = without_char_partitions(nullable(columns_of_frame(df)), partition_by)
+    schema = without_char_partitions(nullable(columns_of_replaced(handle, df)), partition_by)
     return replacement.overwrite_schema(handle.state, schema, partition_by, writer_of(handle, df, max_records), app=app)
 
 

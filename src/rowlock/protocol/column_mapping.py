@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.properties import column_mapping_mode
@@ -60,7 +61,8 @@ def with_changed_mode(before: Metadata, after: Metadata, table: str) -> Metadata
     if old == new:
         return after
     if (old, new) != ("none", "name"):
-        raise InvalidInput(f"{MODE} cannot be changed from {old} to {new}; only from none to name, and to none", table=table)
+        condition = named("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", oldMode=old, newMode=new)
+        raise InvalidInput(f"{MODE} cannot be changed from {old} to {new}; only from none to name, and to none", table=table, condition=condition)
     return _with_ids(after, lambda field: field.name)  # existing data files have the logical names
 
 

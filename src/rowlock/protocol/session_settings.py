@@ -88,11 +88,14 @@ def _idle(name: str, kind: Kind, default: str | None, says: str) -> Setting:
     return Setting(name, kind, default, "idle", says)
 
 
-def _refused(name: str, default: str, says: str, *at: Work) -> Setting:
-    return Setting(name, "boolean" if default in ("true", "false") else "text", default, "refused", says, at)
+def _refused(name: str, default: str, says: str, *at: Work, alike: tuple[str, ...] = ()) -> Setting:
+    return Setting(name, "boolean" if default in ("true", "false") else "text", default, "refused", says, at, alike)
 
 
-_CALENDAR = "Dates and times are always written in the calendar of today"
+_CALENDAR = (
+    "Dates and times are always written in the calendar of today, also those before 1582 that EXCEPTION would refuse: check the rows before they are written"
+)
+_WHOLE = "A data file that is gone or cannot be read is an error: its rows would be left out, and lost where a statement writes the others anew"
 _BY_THE_LOG = "The log says which files are the table's"
 _NO_ICEBERG = "Rowlock converts no Iceberg or Hudi tables, and writes no metadata for them"
 _ONE_WAY = "Rowlock has one way of its own, which gives the same rows"
@@ -199,8 +202,12 @@ _ALL = (
         ("TIMESTAMP_MICROS",),
     ),
     _idle("spark.sql.parquet.writeLegacyFormat", "boolean", "false", "Decimals and lists are always written in the form that every reader knows"),
-    _idle("spark.sql.parquet.datetimeRebaseModeInWrite", "text", "CORRECTED", _CALENDAR),
-    _idle("spark.sql.parquet.int96RebaseModeInWrite", "text", "CORRECTED", _CALENDAR),
+    _works("spark.sql.files.maxRecordsPerFile", "integer", "0", "New data files have at most so many rows, unless the write says otherwise; 0: no limit"),
+    _idle("spark.sql.parquet.fieldId.write.enabled", "boolean", "true", "Data files always have the ids that column mapping gives"),
+    _idle("spark.sql.files.ignoreMissingFiles", "boolean", "false", _WHOLE),
+    _idle("spark.sql.files.ignoreCorruptFiles", "boolean", "false", _WHOLE),
+    _refused("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED", _CALENDAR, *ROWS, "create", "optimize", alike=("LEGACY",)),
+    _refused("spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED", _CALENDAR, *ROWS, "create", "optimize", alike=("LEGACY",)),
     _idle("spark.sql.parquet.output.committer.class", "text", None, _BY_THE_LOG),
     _idle("spark.sql.sources.outputCommitterClass", "text", None, _BY_THE_LOG),
     _idle("spark.sql.sources.commitProtocolClass", "text", None, _BY_THE_LOG),

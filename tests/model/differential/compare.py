@@ -33,6 +33,11 @@ class Difference:
         """Whether the tables hold the same for all that: a case can go on."""
         return self.aspect.startswith(("condition", "class", "answer", "a commit without", "property", "comment", "commits"))
 
+    @property
+    def is_of_versions(self) -> bool:
+        """Whether one engine made commits that the other did not."""
+        return self.aspect.startswith(("a commit without", "changed", "commits"))
+
     def text(self) -> str:
         """For people."""
         return f"{self.aspect}\n    delta-spark: {self.delta_spark}\n    rowlock:     {self.rowlock}"

@@ -95,12 +95,12 @@ class Engine:
     def attach(self, folder: str) -> dict[str, Any]:
         """Gives the name `t` to the table in a folder; what else the statements made goes, since it may be there with one engine alone."""
         for name in ("t", "made"):
-            self.session.sql(f"DROP TABLE IF EXISTS {self.schema}.{name}")
+            self.reader.sql(f"DROP TABLE IF EXISTS {self.schema}.{name}")
         for made in (*(self.root / name for name in ("made", "written", "streamed", "wh/made")), *self.root.glob("checkpoint*")):
             shutil.rmtree(made, ignore_errors=True)
             self.seen.pop(made.relative_to(self.root).as_posix(), None)
-        self.session.sql(f"CREATE TABLE {self.schema}.t USING delta LOCATION '{folder}'")
-        self.changed()
+        self.reader.sql(f"CREATE TABLE {self.schema}.t USING delta LOCATION '{folder}'")
+        self.changed(feed=False)
         return {}
 
     def do(self, text: str) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Engine:
         classes = [c.__name__ for c in type(error).__mro__ if c.__module__.startswith(("pyspark", "rowlock", "builtins", "delta"))]
         return {"error": classes, "condition": condition, "text": str(error)[:1500].replace(str(self.root), "{root}")}
 
-    def changed(self) -> dict[str, Any]:
+    def changed(self, *, feed: bool = True) -> dict[str, Any]:
         """The tables below the root whose newest version is another than at the last look, by folder: what they hold."""
         out: dict[str, Any] = {}
         for log in sorted(self.root.rglob("_delta_log")):
@@ -166,14 +166,14 @@ class Engine:
             version = max((int(p.stem) for p in log.glob("*.json") if p.stem.isdigit()), default=-1)
             if self.seen.get(folder, -1) != version:
                 commits, self.seen[folder] = version - self.seen.get(folder, -1), version
-                content = self.content(str(log.parent), version)
+                content = self.content(str(log.parent), version - commits + 1 if feed else None)
                 lasting = {aspect: what for aspect, what in content.items() if aspect != "feed"}
                 out[folder] = {"commits": commits, "unchanged": lasting == self.contents.get(folder) and not content.get("feed"), **content}
                 self.contents[folder] = lasting
         return out
 
-    def content(self, path: str, version: int) -> dict[str, Any]:
-        """What a table is: its definition, its rows, and its newest change where it keeps a feed.  Both engines' tables are read in the same way, without Spark."""
+    def content(self, path: str, since: int | None) -> dict[str, Any]:
+        """What a table is: its definition, its rows, and its changes from a version on where it keeps a feed (a statement may be followed by a compaction).  Both engines' tables are read in the same way, without Spark."""
         import rowlock
 
         out: dict[str, Any] = definition(Path(path))
@@ -181,8 +181,8 @@ class Engine:
             out["rows"] = rows_of(rowlock.to_arrow(path, time_zone="UTC"))
         except Exception:
             out["rows"] = self.read(path)
-        if json.loads(out["properties"]).get("delta.enableChangeDataFeed", "").lower() == "true":
-            out["feed"] = self.read(path, readChangeFeed="true", startingVersion=version)
+        if since is not None and json.loads(out["properties"]).get("delta.enableChangeDataFeed", "").lower() == "true":
+            out["feed"] = self.read(path, readChangeFeed="true", startingVersion=since)
         return out
 
     def read(self, path: str, **options: Any) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.frames import following
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.nodes import marked
@@ -68,7 +68,10 @@ def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
             raise InvalidInput("Options do not go with VERSION AS OF or TIMESTAMP AS OF: leave one of them out", table=found.path)
         return frame_of(spark, found.path, found.options)
     if found.changes:
-        return changes(spark, found.path, *found.changes)
+        try:
+            return changes(spark, found.path, *found.changes)
+        except TableNotFound as e:
+            raise path_not_found(found.path, named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{found.path}`")) from e
     return _read(spark, found.path, found.version, found.timestamp)
 
 
@@ -104,10 +107,11 @@ def _number(text: str, name: str, path: str) -> int:
     return int(text)
 
 
-def path_not_found(path: str) -> PathNotFound:
-    """The error for a path that is no table's: there is nothing, or something else."""
-    there = next(iter(open_store(path).list(recursive=True, limit=1)), None) is not None
-    condition = named("DELTA_TABLE_NOT_FOUND", tableName=f"`{path}`") if there else named("PATH_NOT_FOUND", path=path)
+def path_not_found(path: str, condition: Condition | None = None) -> PathNotFound:
+    """The error for a path that is no table's, for which a read has one condition where there is nothing and another where there is something else."""
+    if condition is None:
+        there = next(iter(open_store(path).list(recursive=True, limit=1)), None) is not None
+        condition = named("DELTA_TABLE_NOT_FOUND", tableName=f"`{path}`") if there else named("PATH_NOT_FOUND", path=path)
     return PathNotFound(f"{path} is not a Delta table: correct the path, or make the table", table=path, condition=condition)
 
 

@@ -24,6 +24,7 @@ from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame, columns_of_stream, rows_of_files, same_columns
+from rowlock.engines.spark.frames.reading import relabelled
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern
@@ -318,7 +319,7 @@ class TableStream:
             self._track(begin.version, begin, to.at.version - (to.at.index == NOTHING))
         self._check_start(begin, newest.version)
         frame = self._frame(self._between(begin, to.at, newest.version))
-        return analyzed(frame)
+        return analyzed(relabelled(frame, {f.name: f.metadata for f in self.columns.fields}))  # a sink that makes a table gives it the columns' comments
 
     def _begun(self, end: StreamOffset) -> Position:
         """Where the first batch began, from its end."""

@@ -21,6 +21,7 @@ from rowlock.protocol import column_mapping, schema_edit
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.char_varchar import KEY, rebound
+from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
@@ -162,6 +163,10 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
             condition = named("DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN", columnList=by)
             text = f"The table is partitioned by {by}, which cannot be dropped"
             raise StatementRefused(text, what="dropping a partition column", table=head.table, condition=condition)
+        if clustered := [k for k in logical_columns(head.domains, head.schema, head.table) if any(_is_within(k, p) for p in paths)]:
+            text = f"The table is clustered by {'.'.join(clustered[0])}, which cannot be dropped: ALTER TABLE ... CLUSTER BY other columns, or NONE, first"
+            condition = named("DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN", columnList=".".join(clustered[0]))
+            raise StatementRefused(text, what="dropping a clustering column", table=head.table, condition=condition)
         schema = head.schema
         if {f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1} == set(schema.names):
             condition = named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(schema.names))
@@ -171,6 +176,10 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
         return creation.widened(head.metadata, schema, head.table)
 
     return _alter(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, asks_names=True)
+
+
+def _is_within(column: ColumnPath, path: Sequence[str]) -> bool:
+    return [part.lower() for part in column[: len(path)]] == [part.lower() for part in path]
 
 
 def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[ColumnEdit]) -> Receipt:

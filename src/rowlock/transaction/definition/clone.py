@@ -122,7 +122,8 @@ def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Me
 def _check_mapping(before: Metadata, after: Metadata, table: str) -> None:
     old, new = (column_mapping_mode(m.configuration) for m in (before, after))
     if old != new:
-        raise InvalidInput(f"A clone cannot change delta.columnMapping.mode from {old} to {new}: leave it out, and set it afterwards", table=table)
+        text = f"A clone cannot change delta.columnMapping.mode from {old} to {new}: leave it out, and set it afterwards"
+        raise InvalidInput(text, table=table, condition=named("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", oldMode=old, newMode=new))
 
 
 def _from_elsewhere(file: AddFile, source: str, target: str) -> AddFile:

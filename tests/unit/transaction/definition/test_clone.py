@@ -134,8 +134,10 @@ def test_places_where_a_vacuum_would_take_files_for_garbage_are_refused(source: 
 
 @pytest.mark.parametrize("properties", [{"delta.columnMapping.mode": "name"}, {"delta.no such": "1"}, {"delta.checkpointInterval": "none"}])
 def test_wrong_properties_are_refused(source: str, tmp_path: Path, properties: dict[str, str]) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput) as caught:
         clone(source, str(tmp_path / "target"), **properties)
+    if "delta.columnMapping.mode" in properties:
+        assert caught.value.condition is not None and caught.value.condition.name == "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE"
     assert not (tmp_path / "target").exists()
 
 

@@ -18,6 +18,7 @@ from rowlock.engines.spark.catalyst.bridge import Catalyst, holds
 from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
 from rowlock.protocol import schema
 from rowlock.protocol.char_varchar import KEY, as_varchar, bound_in, is_char, is_known
+from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.schema import quote
 
 __all__ = ["Column", "DataFrame", "DataType", "Row", "SparkSession", "StructField", "StructType"]
@@ -50,9 +51,15 @@ def _kept(column: schema.StructField, metadata: Mapping[str, object]) -> schema.
     return kept if is_known(kept) else replace(kept, metadata={k: v for k, v in kept.metadata.items() if k != KEY})
 
 
-def columns_of_frame(frame: DataFrame) -> schema.StructType:
-    """The columns that a table gets from a DataFrame: where the session does not fill up char values as they are read, char(n) becomes varchar(n)."""
+def columns_of_frame(frame: DataFrame, *, defaults: bool = False) -> schema.StructType:
+    """The columns that a table gets from a DataFrame: where the session does not fill up char values as they are read, char(n) becomes varchar(n).
+
+    `defaults`: with the defaults of columns that the rows are read from, as for a table that is replaced and has the feature.
+    """
     columns, spark = delta_schema(frame.schema), frame.sparkSession
+    if defaults:
+        said = [(f, (of.metadata or {}).get(CURRENT_DEFAULT)) for f, of in zip(columns.fields, frame.schema.fields, strict=True)]
+        columns = schema.StructType(tuple(f if text is None else replace(f, metadata={**f.metadata, CURRENT_DEFAULT: text}) for f, text in said))
     if not any(KEY in f.metadata for f in columns.fields):  # the session is asked where it has a say
         return columns
     if spark.conf.get("spark.sql.readSideCharPadding", "true") == "true" and not char_is_varchar(spark):

@@ -5,6 +5,9 @@ A plan may also name a table without its files (`Scan` in sql/scans.java): they 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -79,9 +82,14 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
     for more in frames:
         frame = frame.unionAll(more)
     column_metadata = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}
-    if any(column_metadata.values()):
-        frame = frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in column_metadata.items()])
-    return evaluator.bridge.dataframe(analyzed(frame), evaluator.spark)
+    return evaluator.bridge.dataframe(analyzed(relabelled(frame, column_metadata)), evaluator.spark)
+
+
+def relabelled(frame: DataFrame, metadata: Mapping[str, dict[str, Any]]) -> DataFrame:
+    """The columns that `metadata` names, in its order, with that metadata (a comment, say)."""
+    if not any(metadata.values()):
+        return frame
+    return frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in metadata.items()])
 
 
 _METADATA = "_metadata"

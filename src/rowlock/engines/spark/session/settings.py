@@ -28,6 +28,7 @@ _SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "true",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.files.openCostInBytes": "65536",

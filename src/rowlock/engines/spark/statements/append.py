@@ -132,6 +132,7 @@ def append_blocks(
 
     `gives_generated`: whether generated columns came with the rows, and were not all just computed.
     """
+    max_records = max_records or int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = optimized.maxRows()
     if most.isDefined() and int(most.get()) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
