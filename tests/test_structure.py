@@ -17,10 +17,10 @@ BUDGETS = {
     "api": 8544,  # the last 18: defaults and comments of columns stay where a table is replaced by its own rows, or a stream makes one
     "boundary": 804,  # the last 4: the ids of the rows of one file, which engines/spark told itself before
     "cli": 3472,  # the last 222: rowlock demo --together, rowlock settle
-    "conflict": 900,
+    "conflict": 867,
     "engines/appends": 420,
     "engines/spark": 11560,  # the last 59: char(n) and varchar(n) within structs, arrays and maps, as the session takes them; conditions of a MERGE see the columns of now
-    "locks": 600,
+    "locks": 558,
     "log": 1955,
     "maintenance": 2406,  # the last 101: `rowlock settle`, with a decision by hand
     "parquet": 1658,

@@ -10,8 +10,7 @@ import pytest
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.exceptions import InvalidInput
-from rowlock.locks.lease import Lease, Leases
-from rowlock.locks.scope import TABLE, Scope
+from rowlock.locks.lease import TABLE, Lease, Leases, Scope
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
 from support.locks.clocks import TestClock

@@ -15,8 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "src")]
 
-from rowlock.locks.lease import Leases  # noqa: E402
-from rowlock.locks.scope import TABLE  # noqa: E402
+from rowlock.locks.lease import TABLE, Leases  # noqa: E402
 from rowlock.storage import LocalStore, MemoryStore, open_store  # noqa: E402
 from rowlock.storage.registers import Registers, create_lock_table, open_registers  # noqa: E402
 from servers import dynamodb, minio, postgres  # noqa: E402

@@ -13,8 +13,7 @@ from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
-from rowlock.protocol.schema_fit import merged_schema
-from rowlock.protocol.widening import Widening, may_become, stays_in_family
+from rowlock.protocol.schema_fit import Widening, may_become, merged_schema, stays_in_family
 from rowlock.storage.open import check_is_folder
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition import creation

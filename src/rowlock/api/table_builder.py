@@ -22,7 +22,7 @@ from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.identity import identity_metadata
 from rowlock.protocol.schema import ColumnPath, check_enforceable, parse_schema
-from rowlock.protocol.widening import same_shape
+from rowlock.protocol.schema_fit import same_shape
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clustering import named_columns
 from rowlock.transaction.definition.replacement import replace_table

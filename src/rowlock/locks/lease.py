@@ -2,6 +2,14 @@
 
 A lease is only a courtesy between writers.  If its provider fails, loses replies or returns wrong or stale
 values, a writer goes on, later or without the lease.  Nothing here raises to a writer.
+
+All leases of a table are in one register (`LeaseTable`, with an epoch that only grows), so that acquiring several scopes is one swap, all or nothing, and
+no two writers can deadlock.
+
+A scope pins columns to values; the table's scope pins none.  Two scopes overlap unless they pin one column to
+different values.  So the table overlaps everything; `region = EU` overlaps `day = 1` (some rows may be in both)
+but not `region = US`.  A column with too many values for a scope each is pinned to a bucket number, a hash of the
+value.
 """
 
 from __future__ import annotations
@@ -11,13 +19,164 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
 
 from rowlock import clock, threads
-from rowlock.locks.lease_table import LONGEST_TERM_S, LeaseTable, parse
-from rowlock.locks.scope import Scope
+from rowlock.protocol.predicates import And, Column, Compare, In, IsNull, Literal, Or, Predicate, Value, normal
 from rowlock.storage.registers.register import Cell, Registers
 from rowlock.storage.store import Committed
+
+Pin = tuple[str, str]
+"""(column, value as text); for a bucket (`column/BUCKETS`, bucket number)."""
+Scope = frozenset[Pin]
+TABLE: Scope = frozenset()
+
+BUCKETS = 16
+_MAX_SCOPES = 64
+"""The most scopes of one statement; with more it takes the whole table."""
+
+
+def overlap(a: Scope, b: Scope) -> bool:
+    """Whether some row may be in both scopes."""
+    others = dict(b)
+    return not any(column in others and others[column] != value for column, value in a)
+
+
+def any_overlap(mine: Iterable[Scope], theirs: Collection[Scope]) -> bool:
+    """Whether any of `mine` overlaps any of `theirs`."""
+    return any(overlap(a, b) for a in mine for b in theirs)
+
+
+def scopes_of(predicates: Sequence[Predicate | None], partition_columns: Sequence[str], key: str | None = None) -> frozenset[Scope]:
+    """The scopes that cover statements with these conditions: {TABLE} if one of them pins no column.
+
+    `key`: a column whose values are pinned by bucket.  Scopes that are too narrow or too wide only cost time, since
+    leases decide nothing.
+    """
+    scopes: set[Scope] = set()
+    for predicate in predicates:
+        scopes |= {TABLE} if predicate is None else _scopes(normal(predicate), frozenset(partition_columns), key)
+    return _simplified(scopes)
+
+
+def _scopes(p: Predicate, columns: frozenset[str], key: str | None) -> set[Scope]:
+    if isinstance(p, And):
+        out: set[Scope] = {TABLE}
+        for part in p.parts:
+            also = _scopes(part, columns, key)
+            out = {a | b for a in out for b in also if overlap(a, b)} if len(out) * len(also) <= _MAX_SCOPES * _MAX_SCOPES else out
+        return out
+    if isinstance(p, Or):
+        return set(_simplified(set().union(*(_scopes(part, columns, key) for part in p.parts))))
+    if isinstance(p, Compare) and p.op in ("=", "<=>") and isinstance(p.right, Literal):
+        value = p.right.value
+        return {_pinned(p.left, value, columns, key)} if value is not None or p.op == "<=>" else set()
+    if isinstance(p, IsNull):
+        return {_pinned(p.value, None, columns, key)}
+    if isinstance(p, In) and len(p.values) <= _MAX_SCOPES:
+        return {_pinned(p.value, value, columns, key) for value in p.values}
+    return {TABLE}
+
+
+def _pinned(pinned: Value, value: Any, columns: frozenset[str], key: str | None) -> Scope:
+    if not isinstance(pinned, Column):
+        return TABLE
+    name, text = ".".join(pinned.path), "null" if value is None else f"={value}"
+    if name in columns:
+        return frozenset({(name, text)})
+    return frozenset({(f"{name}/{BUCKETS}", str(zlib.crc32(text.encode()) % BUCKETS))}) if name == key else TABLE
+
+
+def _simplified(scopes: set[Scope]) -> frozenset[Scope]:
+    return frozenset({TABLE}) if TABLE in scopes or len(scopes) > _MAX_SCOPES else frozenset(scopes)
+
+
+LONGEST_TERM_S = 300.0
+"""Longer terms in a lease table are cut to this many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One lease in the lease table.
+
+    id        unique id of this lease
+    holder    host and process, for people
+    scopes    what the lease covers
+    epoch     the number of the grant; later grants have higher ones
+    renewals  how often it was renewed
+    term_s    seconds without a renewal after which it may be taken over
+    """
+
+    id: str
+    holder: str
+    scopes: frozenset[Scope]
+    epoch: int
+    renewals: int
+    term_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTable:
+    """All grants of a Delta table; `epoch` is that of the newest grant, and never falls."""
+
+    epoch: int = 0
+    grants: tuple[Grant, ...] = ()
+
+    def find(self, grant_id: str) -> Grant | None:
+        """The grant with this id; None if it is not, or no longer, in the table."""
+        return next((g for g in self.grants if g.id == grant_id), None)
+
+    def in_the_way(self, scopes: Collection[Scope]) -> tuple[Grant, ...]:
+        """The grants that overlap any of these scopes."""
+        return tuple(g for g in self.grants if any_overlap(scopes, g.scopes))
+
+    def with_grant(self, grant_id: str, holder: str, scopes: Iterable[Scope], term_s: float) -> LeaseTable:
+        """The table with one more grant, under the next epoch."""
+        grant = Grant(grant_id, holder, frozenset(scopes), self.epoch + 1, 0, term_s)
+        return LeaseTable(grant.epoch, (*self.grants, grant))
+
+    def renewed(self, grant_id: str) -> LeaseTable:
+        """The table with this grant renewed."""
+        return replace(self, grants=tuple(replace(g, renewals=g.renewals + 1) if g.id == grant_id else g for g in self.grants))
+
+    def without(self, ids: Collection[str]) -> LeaseTable:
+        """The table without the grants with these ids."""
+        return replace(self, grants=tuple(g for g in self.grants if g.id not in ids))
+
+    def to_bytes(self) -> bytes:
+        """The table as JSON, the value of the register."""
+        grants = [
+            {"id": g.id, "holder": g.holder, "scopes": sorted(sorted(s) for s in g.scopes), "epoch": g.epoch, "renewals": g.renewals, "term_s": g.term_s}
+            for g in self.grants
+        ]
+        return orjson.dumps({"epoch": self.epoch, "grants": grants})
+
+
+def parse(data: bytes) -> LeaseTable:
+    """The lease table that a register's bytes hold.  Raises ValueError for anything else."""
+    try:
+        raw = orjson.loads(data)
+        return LeaseTable(_count(raw["epoch"]), tuple(_grant(g) for g in raw["grants"]))
+    except (KeyError, TypeError, AttributeError) as e:
+        raise ValueError(f"not a lease table: {e!r}") from e
+
+
+def _grant(raw: Any) -> Grant:
+    scopes = frozenset(frozenset((str(column), str(value)) for column, value in scope) for scope in raw["scopes"])
+    term_s = min(max(float(raw["term_s"]), 0.0), LONGEST_TERM_S)
+    return Grant(str(raw["id"]), str(raw["holder"]), scopes, _count(raw["epoch"]), _count(raw["renewals"]), term_s)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a whole number of at least 0")
+    return value
+
 
 logger = logging.getLogger("rowlock")
 

@@ -27,8 +27,8 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import from_arrow_type, is_variant
 from rowlock.protocol.char_varchar import Inner, bounds, inner_chars
 from rowlock.protocol.schema import PrimitiveType
+from rowlock.protocol.schema_fit import is_wider
 from rowlock.protocol.statistics import leaves_of
-from rowlock.protocol.widening import is_wider
 from rowlock.storage.store import ObjectStore
 
 Positions = np.ndarray[Any, Any]

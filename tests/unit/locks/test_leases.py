@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rowlock import clock
-from rowlock.locks.lease import Lease, Leases
-from rowlock.locks.scope import TABLE, Scope
+from rowlock.locks.lease import TABLE, Lease, Leases, Scope
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import Cell, ObjectRegisters, Registers
 from support.locks.clocks import TestClock

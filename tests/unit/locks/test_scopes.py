@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.locks.scope import TABLE, Scope, overlap, scopes_of
+from rowlock.locks.lease import TABLE, Scope, overlap, scopes_of
 from rowlock.protocol.predicates import And, Column, In, IsNull, Not, Or, Predicate, Unknown, compare
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 from rowlock.protocol.schema_edit import owner, with_part
-from rowlock.protocol.schema_fit import merged_schema
-from rowlock.protocol.widening import may_become, stays_in_family, with_type
+from rowlock.protocol.schema_fit import may_become, merged_schema, stays_in_family, with_type
 
 TYPES: dict[str, DataType] = {
     n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "void")

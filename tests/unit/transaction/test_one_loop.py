@@ -16,8 +16,7 @@ from rowlock import clock
 from rowlock.advice import attempts
 from rowlock.advice.read_history import read_history
 from rowlock.exceptions import CommitUnknown, ConcurrentAppendException, ConstraintViolated, InvalidInput, TableExists
-from rowlock.locks.lease import Leases
-from rowlock.locks.scope import TABLE
+from rowlock.locks.lease import TABLE, Leases
 from rowlock.locks.turns import AFTER, Turns
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog

@@ -20,8 +20,8 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import action_json
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, parse_schema, schema_json, type_name
+from rowlock.protocol.schema_fit import may_become
 from rowlock.protocol.session_settings import PREFIX
-from rowlock.protocol.widening import may_become
 
 _FORM = b"v1"
 _KINDS = {"Rename": "RENAME COLUMN", "Drop": "DROP COLUMN", "TypeChange": "TYPE WIDENING"}

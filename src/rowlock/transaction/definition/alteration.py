@@ -30,7 +30,7 @@ from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns
 from rowlock.protocol.identity import is_identity
 from rowlock.protocol.schema import ColumnPath, StructField, StructType
 from rowlock.protocol.schema_edit import Position
-from rowlock.protocol.widening import may_become, with_type
+from rowlock.protocol.schema_fit import may_become, with_type
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.effects import Effects
-from rowlock.conflict import isolation, rules
+from rowlock.conflict import rules
 from rowlock.conflict.delta import Delta, delta_between
 from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import VersionNotFound
@@ -105,7 +105,7 @@ def _merge_cells(txn: Pending, attempt: Attempt, staged: Staged, winners: list[C
     """`on_conflict=lockless`: merges staged cells, by row id, with the winners' versions of the same rows; evaluates no statement again."""
     if not txn.touches:
         return staged
-    paths = isolation.paths_of(winners)
+    paths = rules.paths_of(winners)
     delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
     if rewritten and any(s.path in staged.effects.tombstones for s in delta.gone):  # row ids of the lost commits may have been assigned to other rows
         raise fail_policy.error_of(txn, log_chain.rewritten_log(txn.read, head))
@@ -128,7 +128,7 @@ def _rebase_rows(txn: Pending, attempt: Attempt, winners: list[Commit], head: Sn
     """Every other policy: rebases the effects over the winners that the isolation level shows, following compactions where it can."""
     staged, passed = txn.staged, (*txn.staged.passed, *winners)
     level = "serializable" if txn.metadata is not None or txn.options.isolation is None else txn.options.isolation
-    to_check = isolation.paths_to_check(level, winners, staged.unseen)
+    to_check = rules.paths_to_check(level, winners, staged.unseen)
     paths = to_check.paths
     known, after = known_files(txn, paths), head.files.get(paths)
     moving = any(s.kind == "move" for s in txn.program)
@@ -198,7 +198,7 @@ def check_source(txn: Pending, version: int) -> None:
     log = txn.table.state.log
     between = log.commits(first, last)
     old, new = (txn.base if v == txn.base.version else log.at(v) for v in (first, last))
-    paths = isolation.paths_of(between)
+    paths = rules.paths_of(between)
     delta = delta_between(paths, old.files.get(paths), new.files.get(paths), txn.table.state.vectors.of)
     if delta.is_empty or not (differing := txn.table.statement_engine.differ(delta.gone, old, delta.born, new, _SAMPLES)):
         return
@@ -217,7 +217,7 @@ def _delta_of_own_rows(txn: Pending, effects: Effects, passed: Sequence[Commit],
     hit = frozenset(s.path for s in delta.gone if s.path in effects.tombstones and s.covers(effects.tombstones[s.path]))
     if not hit:
         return Delta((), ())
-    tied = isolation.linked_paths(hit, passed)
+    tied = rules.linked_paths(hit, passed)
     part = Delta(tuple(s for s in delta.gone if s.path in tied), tuple(s for s in delta.born if s.path in tied))
     return delta if txn.table.statement_engine.differ(part.gone, txn.base, part.born, head, 1) else part
 

@@ -14,8 +14,7 @@ from types import TracebackType
 
 from rowlock import clock, threads
 from rowlock.boundary.statements import Statement
-from rowlock.locks import scope
-from rowlock.locks.lease import Lease, Leases, logger
+from rowlock.locks.lease import TABLE, Lease, Leases, Scope, logger, scopes_of
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.state.proposal import Committing
 from rowlock.transaction.state.shared import SharedState
@@ -64,7 +63,7 @@ class LeaseLine:
             lease.release()
 
     @property
-    def scopes(self) -> frozenset[scope.Scope]:
+    def scopes(self) -> frozenset[Scope]:
         """The scopes that this transaction and others of its thread hold: a statement in a `with` block must not wait for the block's own lease."""
         return frozenset(s for lease in [*self._held, *self._beside()] for s in lease.scopes)
 
@@ -108,7 +107,7 @@ class LeaseLine:
             self._waited_s = 0.0
 
 
-def scopes_under(lock: str, statements: Sequence[Statement], snapshot: Snapshot, reads_table: bool, ask: Callable[[], str]) -> frozenset[scope.Scope]:
+def scopes_under(lock: str, statements: Sequence[Statement], snapshot: Snapshot, reads_table: bool, ask: Callable[[], str]) -> frozenset[Scope]:
     """The scopes that `statements` must lease under a lock; empty where they need not wait.  `ask` returns the lock for `auto`.
 
     writes     the table, for statements that change or read existing rows; nothing for appends and compactions, which make no other writer fail
@@ -123,11 +122,11 @@ def scopes_under(lock: str, statements: Sequence[Statement], snapshot: Snapshot,
     if lock == "none":
         return frozenset()
     if lock != "partition" or reads_table:
-        return frozenset({scope.TABLE})
-    return scope.scopes_of([s.reads for s in working], snapshot.partition_columns, snapshot.properties.lock_key)
+        return frozenset({TABLE})
+    return scopes_of([s.reads for s in working], snapshot.partition_columns, snapshot.properties.lock_key)
 
 
-def _acquire(state: SharedState, snapshot: Snapshot, scopes: frozenset[scope.Scope], timeout_s: float) -> Lease | None:
+def _acquire(state: SharedState, snapshot: Snapshot, scopes: frozenset[Scope], timeout_s: float) -> Lease | None:
     properties = snapshot.properties
     try:
         registers = registers_of(state, snapshot)

@@ -20,7 +20,7 @@ from rowlock.engines.appends.conforming import Fitting
 from rowlock.engines.spark.catalyst.bridge import to_arrow
 from rowlock.engines.spark.statements.append import conform
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, WrongType
-from rowlock.protocol import schema_fit, widening
+from rowlock.protocol import schema_fit
 from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json, type_name
 from rowlock.transaction.definition.identity import Numbers
@@ -122,7 +122,7 @@ def no_numbers(identities: Any) -> Numbers:
 def test_the_rule_says_what_the_table_of_pairs_says() -> None:
     found = {(w, g): verdict(lambda w=w, g=g: schema_fit.fit(columns(TYPES[g]), columns(TYPES[w]), "t")) for w, g in FITS}
     assert {pair: said for pair, said in found.items() if said != FITS[pair]} == {}
-    assert {widening.same_shape(TYPES[w], TYPES[g]) == (said == "same") for (w, g), said in verdicts().items()} == {True}
+    assert {schema_fit.same_shape(TYPES[w], TYPES[g]) == (said == "same") for (w, g), said in verdicts().items()} == {True}
     assert 60 < len(CAST) < len(FITS) // 4
 
 

@@ -14,8 +14,7 @@ from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.boundary.statements import Statement
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
-from rowlock.locks.lease import Lease, Leases
-from rowlock.locks.scope import TABLE, Scope
+from rowlock.locks.lease import TABLE, Lease, Leases, Scope
 from rowlock.log.snapshot import Snapshot
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters

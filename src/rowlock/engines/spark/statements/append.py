@@ -34,7 +34,7 @@ from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.generated import Generated, generated_columns
 from rowlock.protocol.identity import is_identity
 from rowlock.protocol.schema import quote
-from rowlock.protocol.widening import same_shape
+from rowlock.protocol.schema_fit import same_shape
 from rowlock.storage.store import discard
 from rowlock.transaction.state.call import settings
 
