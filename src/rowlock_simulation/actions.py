@@ -129,7 +129,8 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "alter":
             done.receipt = _alter(table, *action.alter)
         case "checkpoint":
-            table.state.log.write_checkpoint(table.refresh())
+            head = table.refresh()  # first: where the table was made again, its log is another
+            table.state.log.write_checkpoint(head)
         case "vacuum":
             vacuum(table.state.log)
         case "read":
