@@ -45,6 +45,16 @@ async def pass_on(request: Request, forward: Forward) -> Response | None:
     return await forward(request)
 
 
+def late(seconds: float) -> Handle:
+    """Passes requests on and keeps every answer back: a request takes so long, or as long as the server takes."""
+
+    async def handle(request: Request, forward: Forward) -> Response:
+        response, _ = await asyncio.gather(forward(request), asyncio.sleep(seconds))
+        return response
+
+    return handle
+
+
 class Proxy:
     """Runs until `stop()`, or until this process ends."""
 

@@ -9,7 +9,6 @@ The engine is the one in memory (no Spark), so what is measured are requests.  `
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 import statistics
 import sys
@@ -35,7 +34,7 @@ from rowlock.storage.dynamodb import create_table  # noqa: E402
 from rowlock.transaction.state.phases import Observer, use_observer  # noqa: E402
 from rowlock_simulation.memory.sql.script import parse  # noqa: E402
 from servers import dynamodb, minio  # noqa: E402
-from servers.proxy import Forward, Proxy, Request, Response  # noqa: E402
+from servers.proxy import Proxy, late  # noqa: E402
 from servers.scripts import running  # noqa: E402
 
 TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
@@ -57,14 +56,10 @@ class World:
     """Tables on a slow S3, with an arbiter or without."""
 
     def __init__(self, s3: str, arbiter: dynamodb.DynamoDb | None, latency_s: float) -> None:
-        async def late(request: Request, forward: Forward) -> Response:
-            response, _ = await asyncio.gather(forward(request), asyncio.sleep(latency_s))
-            return response
-
-        self.proxies = [Proxy(s3, late)]
+        self.proxies = [Proxy(s3, late(latency_s))]
         self._direct, self._options = minio.options(s3), minio.options(self.proxies[0].endpoint)
         if arbiter is not None:
-            self.proxies.append(Proxy(arbiter.endpoint, late))
+            self.proxies.append(Proxy(arbiter.endpoint, late(latency_s)))
             self._direct = around(s3, arbiter, arbiter.endpoint)
             self._options = around(self.proxies[0].endpoint, arbiter, self.proxies[1].endpoint)
 

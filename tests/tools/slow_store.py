@@ -9,7 +9,6 @@ The server is MinIO behind a proxy in a process of its own, which keeps every an
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import subprocess
@@ -24,13 +23,9 @@ ROWS = 10
 
 
 def serve(upstream: str, latency_s: float) -> None:
-    from servers.proxy import Forward, Proxy, Request, Response
+    from servers.proxy import Proxy, late
 
-    async def late(request: Request, forward: Forward) -> Response:
-        response, _ = await asyncio.gather(forward(request), asyncio.sleep(latency_s))
-        return response
-
-    print(Proxy(upstream, late).endpoint, flush=True)
+    print(Proxy(upstream, late(latency_s)).endpoint, flush=True)
     sys.stdin.read()
 
 

@@ -40,15 +40,15 @@ def settle_all(state: SharedState) -> list[Settled]:
     done = _settled(state)
     _sweep(state)
     head = state.look()
-    for decided in state.log.commits(max(0, head.version - _LOOKED_AT), head.version):
-        for table, version in prepared_by(decided):
-            try:
-                part = state_of(beside(state.store, table))
-                prepared = open_in(part, part.look())
-                if prepared is not None and prepared.version == version:
-                    done += _settled(part)
-            except RowlockError as e:
-                done.append(Settled(table, None, None, str(e)))
+    prepared = [p for decided in state.log.commits(max(0, head.version - _LOOKED_AT), head.version) for p in prepared_by(decided)]
+    for table in dict.fromkeys(table for table, _ in prepared):
+        try:
+            part = state_of(beside(state.store, table))
+            found = open_in(part, part.look())
+            if found is not None and (table, found.version) in prepared:
+                done += _settled(part)
+        except RowlockError as e:
+            done.append(Settled(table, None, None, str(e)))
     return done
 
 
@@ -78,7 +78,7 @@ def settle_by_hand(state: SharedState, txn_id: str, outcome: Literal["committed"
         )
     assert prepared is not None
     close(state, prepared, BY_HAND if outcome == "committed" else ABORTED)
-    return _closed(state, prepared)
+    return settled_as(state, prepared)
 
 
 def _settled(state: SharedState) -> list[Settled]:
@@ -90,10 +90,11 @@ def _settled(state: SharedState) -> list[Settled]:
         settle(state, head)
     except DeltaConcurrentModificationException as e:
         return [Settled(state.store.root, prepared.txn_id, None, str(e))]
-    return [_closed(state, prepared)]
+    return [settled_as(state, prepared)]
 
 
-def _closed(state: SharedState, prepared: Prepared) -> Settled:
+def settled_as(state: SharedState, prepared: Prepared) -> Settled:
+    """What became of something that was prepared in a table, by its log as it is."""
     head = state.look()
     found = closed_at(state, prepared, head)
     closing = None if found is None else state.log.read_commit(found)

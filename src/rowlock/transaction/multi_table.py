@@ -16,7 +16,7 @@ from rowlock import clock, display, threads
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import names
-from rowlock.protocol.prepared import closed_in, prepared_by
+from rowlock.protocol.prepared import prepared_by
 from rowlock.storage.dynamodb.together import MOST_TABLES, Taken, Version, common_arbiter, put_all
 from rowlock.storage.open import real_place
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
@@ -27,6 +27,7 @@ from rowlock.transaction.state.proposal import Over
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.two_phase import prepare as two_phase
+from rowlock.transaction.two_phase.close import closing_version
 from rowlock.transaction.two_phase.prepare import Part
 
 _ROUNDS = 20
@@ -157,16 +158,10 @@ def heads_at(states: Sequence[SharedState], timestamps_ms: Sequence[int]) -> lis
                         wanted[m] = max(wanted[m], version)
                 for table, version in prepared_by(commit):
                     if (m := at.get(table)) is not None:
-                        wanted[m] = max(wanted[m], _closed_at(states[m], version, commit.txn_id))
+                        wanted[m] = max(wanted[m], closing_version(states[m], version, commit.txn_id, states[m].refresh()) or version)
             looked[n] = found[n].version
         found = [head if head.version == v else state.log.at(v) for state, head, v in zip(states, found, wanted, strict=True)]
     return found
-
-
-def _closed_at(state: SharedState, prepared: int, txn_id: str | None) -> int:
-    """The version that closes what a decided transaction had prepared in a version of a table."""
-    head = state.refresh()
-    return next((c.version for c in state.log.commits(prepared, head.version) if closed_in(c) == txn_id), prepared)
 
 
 def _has_successor(state: SharedState, head: Snapshot) -> bool:

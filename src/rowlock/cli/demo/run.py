@@ -254,6 +254,20 @@ def work_folder(*, keep: bool) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+@contextmanager
+def generated(choices: Choices, what: str) -> Iterator[Path]:
+    """The work folder of a demo that generates its rows; JVMs that are started within it compile little.
+
+    Raises InvalidInput, before anything is written, for options that do not go with it; `what` is the beginning of the sentence.
+    """
+    if choices.source or choices.key or choices.split or choices.policy != "repair":
+        raise InvalidInput(f"{what} by the policy repair: leave out --source, --key, --split and --policy.")
+    check_place(choices.path)
+    with work_folder(keep=choices.keep) as work:
+        quick_jvms()
+        yield work
+
+
 _COMMITS = 100_000
 
 

@@ -16,9 +16,8 @@ from rich.console import Console
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.cli.demo.load import INITIAL, Sales
-from rowlock.cli.demo.run import Choices, check_place, quick_jvms, what_next, work_folder
+from rowlock.cli.demo.run import Choices, generated, what_next
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
-from rowlock.exceptions import InvalidInput
 
 ARRIVES_EVERY_S = 0.5
 _OF_AN_ORDER = ("order_id", "country", "customer_id", "product")
@@ -26,11 +25,7 @@ _OF_AN_ORDER = ("order_id", "country", "customer_id", "product")
 
 def run(choices: Choices, console: Console) -> bool:
     """Runs the demo; returns whether the table is right.  Raises InvalidInput, before anything is written, for options that do not go with it."""
-    if choices.source or choices.key or choices.split or choices.policy != "repair":
-        raise InvalidInput("--streams merges generated sales by the policy repair: leave out --source, --key, --split and --policy.")
-    check_place(choices.path)
-    with work_folder(keep=choices.keep) as work:
-        quick_jvms()
+    with generated(choices, "--streams merges generated sales") as work:
         table = choices.path or work / "table"
         with console.status("Starting a Spark session ..."):
             Sales.prepare(work, rows=choices.rows)

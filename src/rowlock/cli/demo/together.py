@@ -25,13 +25,14 @@ from rich.console import Console
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.advice.history import writer_of
-from rowlock.cli.demo.run import Choices, check_place, quick_jvms, work_folder
+from rowlock.cli.demo.run import Choices, generated
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
-from rowlock.exceptions import InvalidInput, RowlockError
+from rowlock.exceptions import RowlockError
+from rowlock.maintenance.settle import settled_as
 from rowlock.protocol.prepared import Prepared
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import SharedState, state_of
-from rowlock.transaction.two_phase.close import closed_at, open_in
+from rowlock.transaction.two_phase.close import open_in
 
 PRODUCTS, EACH = 10, 1_000_000
 STARTS_WITHIN_S, FINDS_WITHIN_S = 300.0, 5.0
@@ -40,11 +41,7 @@ _TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "t
 
 def run(choices: Choices, console: Console) -> bool:
     """Runs the demo; returns whether the tables are right.  Raises InvalidInput, before anything is written, for options that do not go with it."""
-    if choices.source or choices.key or choices.split or choices.policy != "repair":
-        raise InvalidInput("--together sells generated products by the policy repair: leave out --source, --key, --split and --policy.")
-    check_place(choices.path)
-    with work_folder(keep=choices.keep) as work:
-        quick_jvms()
+    with generated(choices, "--together sells generated products") as work:
         shop = Shop(choices.path or work / "shop")
         with console.status("Starting two Spark sessions ..."):
             shop.make()
@@ -220,11 +217,10 @@ def _of(cashier: Cashier, state: SharedState) -> list[Prepared]:
 def _fate(state: SharedState, left: list[Prepared]) -> str:
     if not left:
         return "no sale of it was open"
-    head = state.refresh()
-    closed = closed_at(state, left[0], head)
-    by = None if closed is None else state.log.read_commit(closed)
-    fate = "decided and rolled it forward" if by is not None and by.txn_id == left[0].txn_id else "undecided and gave it up"
-    return f"a sale of it was prepared in version {left[0].version} of orders; the next who came found it {fate}, in version {closed}"
+    state.refresh()
+    closed = settled_as(state, left[0])
+    fate = "decided and rolled it forward" if closed.outcome == "committed" else "undecided and gave it up"
+    return f"a sale of it was prepared in version {left[0].version} of orders; the next who came found it {fate}, in version {closed.version}"
 
 
 def _verdict(shop: Shop, spark: Any, told: list[str], wrong: list[int], fate: str, console: Console) -> bool:

@@ -78,10 +78,15 @@ def close(state: SharedState, prepared: Prepared, word: int) -> int | None:
 def closed_at(state: SharedState, prepared: Prepared, head: Snapshot) -> int | None:
     """The version up to `head` that closes a P; None where none does, or the log was cleaned up since then."""
     try:
-        between = state.log.commits(prepared.version, head.version) if head.version > prepared.version else []
+        return closing_version(state, prepared.version, prepared.txn_id, head)
     except VersionNotFound:
         return None
-    return next((c.version for c in between if versions.closed_in(c) == prepared.txn_id), None)
+
+
+def closing_version(state: SharedState, prepared: int, txn_id: str | None, head: Snapshot) -> int | None:
+    """The version up to `head` that closes what a transaction prepared in version `prepared`; None where none does.  Raises VersionNotFound."""
+    between = state.log.commits(prepared, head.version) if head.version > prepared else []
+    return next((c.version for c in between if versions.closed_in(c) == txn_id), None)
 
 
 def is_open(head: Snapshot, prepared: Prepared) -> bool:
