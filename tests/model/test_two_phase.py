@@ -24,6 +24,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, relative_place
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
+from rowlock.transaction import multi_table
 from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
 from rowlock.transaction.publish.abort_marker import ABORT
 from rowlock.transaction.state.options import Options
@@ -519,3 +520,23 @@ def test_what_nothing_followed_is_closed_as_staged_and_that_is_what_following_gi
         assert operations(bank[1])[-2] == PREPARE and not check(bank[1].state.store, footers=0).findings
         found.append((bank[1].identified(head.version)[1], [len(head.files), head.files.total_size_bytes]))
     assert found[0] == found[1]
+
+
+def test_an_instant_is_found_though_each_pause_moves_another_table(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was at its head before a pause is looked at again after it: else two tables that move in turn could never be read together."""
+    writers, moves = again(bank), iter([0, 1] * 20)
+
+    def move(*_: object) -> None:
+        writers[next(moves)].run(parse("APPEND (9, 9)"))
+
+    looked, has_successor = [], multi_table._has_successor
+
+    def probe(state: Any, head: Any) -> bool:
+        if state is bank[0].state and not looked:
+            looked.append(move())
+        return has_successor(state, head)
+
+    monkeypatch.setattr(multi_table, "_has_successor", probe)
+    monkeypatch.setattr(clock, "back_off", move)
+    heads = heads_together([t.state for t in bank])
+    assert [head.version for head in heads] == [2, 2] and next(moves) == 0, "after one pause"

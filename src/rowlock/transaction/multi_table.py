@@ -120,15 +120,11 @@ def heads_together(states: Sequence[SharedState]) -> list[Snapshot]:
     Every head is read before it is asked whether one has a successor: where none has, all were the newest at the moment between.
     Raises DeltaConcurrentModificationException where commits came faster than they could be read.
     """
-    heads = threads.side_by_side(SharedState.refresh, states, _THREADS)
     for n in range(_ROUNDS):
-        moved = threads.side_by_side(lambda pair: _has_successor(*pair), list(zip(states, heads, strict=True)), _THREADS)
-        if not any(moved):
+        heads = threads.side_by_side(SharedState.refresh, states, _THREADS)  # all, each time: who was at its head before the pause may have moved in it
+        if not any(threads.side_by_side(lambda pair: _has_successor(*pair), list(zip(states, heads, strict=True)), _THREADS)):
             return heads
         clock.back_off(n, clock.CONFLICT)
-        stale = [i for i, has_moved in enumerate(moved) if has_moved]
-        for i, head in zip(stale, threads.side_by_side(lambda i: states[i].refresh(), stale, _THREADS), strict=True):
-            heads[i] = head
     raise DeltaConcurrentModificationException(
         f"{len(states)} tables could not be read as of one instant: in each of {_ROUNDS} rounds one of them was committed to meanwhile.",
         table=states[0].store.root,
