@@ -87,9 +87,10 @@ def test_an_unchanged_pipeline(way: str, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("way", ["rowlock run", "delta-spark"])
-@pytest.mark.short(ci=("rowlock run",), why="half a minute; the same streams, builders and options are asked one by one")
-def test_an_unchanged_program_of_batches_and_streams(way: str, tmp_path: Path) -> None:
-    """Its output is delta-spark's, errors with their PySpark classes, conditions and states included."""
+@pytest.mark.parametrize("program", ["incremental", "warehouse"])
+@pytest.mark.short(ci=("incremental-rowlock run",), why="half a minute each; the same statements, streams, builders and options are asked one by one")
+def test_an_unchanged_program(program: str, way: str, tmp_path: Path) -> None:
+    """`incremental`: batches and streams; `warehouse`: SQL alone.  Its output is delta-spark's, errors with their PySpark classes, conditions and states included."""
     from rowlock.engines.spark.session.java import ensure_java
 
     ensure_java()
@@ -97,9 +98,9 @@ def test_an_unchanged_program_of_batches_and_streams(way: str, tmp_path: Path) -
     command, settings = (
         ([str(Path(sys.executable).parent / "rowlock"), "run"], {}) if way == "rowlock run" else ([sys.executable], {"PYSPARK_SUBMIT_ARGS": conf})
     )
-    done = _run([*command, str(PIPELINE.with_name("incremental.py")), str(tmp_path)], tmp_path, **settings)
+    done = _run([*command, str(PIPELINE.with_name(f"{program}.py")), str(tmp_path)], tmp_path, **settings)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert done.stdout.replace(str(tmp_path), "ROOT") == PIPELINE.with_name("incremental.txt").read_text()
+    assert done.stdout.replace(str(tmp_path), "ROOT") == PIPELINE.with_name(f"{program}.txt").read_text()
     assert "Not handled" not in done.stderr
 
 
