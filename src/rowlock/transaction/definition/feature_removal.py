@@ -69,8 +69,14 @@ def drop_feature(state: SharedState, name: str, clear: Callable[[str], None], *,
         _truncate(state, feature, had_traces, truncate_history)
     receipt = commit_from_head(state, _DROP, {"featureName": feature, "truncateHistory": truncate_history}, lambda at: _downgrade(at, feature, guarded=guarded))
     if guarded:
-        state.log.write_checkpoint(state.refresh())
+        _checkpoint(state)
     return receipt
+
+
+def _checkpoint(state: SharedState) -> None:
+    """Writes the checkpoint of the newest version; `state.log` is asked for after it, for a table that was made anew has another."""
+    head = state.refresh()
+    state.log.write_checkpoint(head)
 
 
 def _uses(head: Snapshot) -> Uses:
@@ -124,7 +130,7 @@ def _tombstones(state: SharedState, head: Snapshot) -> HeadActions | None:
 def _empty_commit_and_checkpoint(state: SharedState) -> None:
     """A version that changes nothing, and its checkpoint."""
     commit_from_head(state, "Empty Commit", {}, lambda head: HeadActions())
-    state.log.write_checkpoint(state.refresh())
+    _checkpoint(state)
 
 
 def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> None:
