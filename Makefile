@@ -17,7 +17,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder  # files in the order of their
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties settings docs pictures release versions dbt structure mutants fuzz servers swarm differential delta-docs clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties settings docs release versions dbt structure mutants fuzz servers swarm differential delta-docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -41,7 +41,7 @@ check: $(VENV)/.test  ## ruff (rules and format), mypy --strict, the tests of th
 	$(BIN)/mypy
 	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_structure.py
 
-bench: $(VENV)/.test  ## contended UPDATE and MERGE, beside delta-spark (ARGS="--quick")
+bench: $(VENV)/.test  ## everything beside delta-spark, deltalake and plain Parquet (ARGS="--quick", ARGS="shapes appends --rounds 1", ARGS=--write for docs/figures.md)
 	$(BIN)/rowlock bench $(ARGS)
 
 crash: $(VENV)/.test  ## kills a writer 50 times at random points and checks the table each time
@@ -95,9 +95,6 @@ matrix: $(VENV)/.test  ## writes docs/conflict-matrix.md from docs/matrix.toml
 
 properties: $(VENV)/.test  ## writes docs/properties.md from the list in the code
 	$(PYTHON) tests/tools/property_page.py
-
-pictures: $(VENV)/.test  ## writes the picture of the README's figures, docs/pictures/figures.svg, from its table
-	$(PYTHON) tests/tools/pictures.py
 
 settings: $(VENV)/.test  ## writes docs/settings.md from the list in the code
 	$(PYTHON) tests/tools/settings_page.py

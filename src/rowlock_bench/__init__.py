@@ -1,5 +1,5 @@
-"""Measures Rowlock beside delta-spark and deltalake: `rowlock bench` and its engines (docs/figures.md).
+"""Measures Rowlock beside delta-spark, deltalake and plain Parquet: `rowlock bench` (docs/figures.md).
 
-Installed by a checkout, not by the wheel.  `contend`, `large_statements` and `appends` are scenarios, each run in processes of its own;
-`contended`, `large` and `appends` start them and print a table.  `clustering` and `rebase_cost` are programs: `python -m rowlock_bench.clustering`.
+Installed by a checkout, not by the wheel.  `suites` lists what is measured; `harness` runs each measurement in a process of its own, in random order, and
+keeps its result as a line of JSON; `page` makes docs/figures.md and its pictures of these lines.  Every other module is such a process.
 """

@@ -1,6 +1,6 @@
-"""`rowlock bench --appends`: measures processes that append a few rows at a time to one local table, with Rowlock and with deltalake.
+"""Measures processes that append a few rows at a time to one local table, with Rowlock and with deltalake.
 
-All writers start together when the last one is ready.  Run as a module, this file is one writer that uses Rowlock.
+All writers start together when the last one is ready.  With a path as its second argument this program is one writer.
 """
 
 from __future__ import annotations
@@ -10,67 +10,36 @@ import os
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
 from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from rowlock import clock
 from rowlock.exceptions import RowlockError
+from rowlock_bench.processes import Result, main, result
 
 ROWS = 100
-THEIRS = [sys.executable, "-m", "rowlock_bench.append_deltalake"]
-OURS = [sys.executable, "-m", "rowlock_bench.appends"]
 
 
-def run(console: Console, *, writers: int, seconds: float) -> bool:
-    """Measures both engines and prints a table; returns whether every acknowledged row is in the table exactly once."""
-    contenders = {"rowlock": OURS}
-    if find_spec("deltalake"):
-        contenders["deltalake"] = THEIRS
-    else:
-        console.print("deltalake is not measured: the package deltalake is not installed.", soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("engine", "writers", "appends/s", "p50", "p99", "longest", "failed", "exact"):
-        table.add_column(name, no_wrap=True, justify="left" if name == "engine" else "right")
-    all_exact = True
-    for name, command in contenders.items():
-        with console.status(f"{writers} processes append {ROWS} rows at a time: {name} ..."):
-            found = measure(command, writers, seconds)
-        all_exact = all_exact and found["exact"]
-        times = [f"{found[k]:.3f} s" for k in ("p50_s", "p99_s", "longest_s")]
-        table.add_row(name, str(writers), f"{found['per_second']:.1f}", *times, str(found["failed"]), "yes" if found["exact"] else "[bold red]NO[/]")
-    console.print(table)
-    console.print(
-        "failed: appends that raised, after the engine's own retries. exact: every row of an append that succeeded is in the table, once.", soft_wrap=True
-    )
-    return all_exact
-
-
-def measure(command: list[str], writers: int, seconds: float) -> dict[str, Any]:
-    """Runs the writers of one engine on a new table and sums up their results.  Raises RowlockError if one of them ends early."""
+def measure(given: dict[str, Any], command: list[str] | None = None) -> Result:
+    """Runs the writers of an engine on a new table and sums up their results.  Raises RowlockError if one of them ends early."""
     import rowlock
 
     with tempfile.TemporaryDirectory(prefix="rowlock-appends-") as folder:
         path = f"{folder}/table"
         rowlock.append(path, rows_of(-1, 0), properties={"delta.enableDeletionVectors": "false"})
-        results = _run_writers([*command, path], writers, seconds)
+        writers = _run_writers([*(command or [sys.executable, "-m", "rowlock_bench.appends", json.dumps(given)]), path], given["writers"])
         there = rowlock.to_arrow(path, columns=["writer", "n"]).group_by(["writer", "n"]).aggregate([([], "count_all")]).to_pylist()
     counted = {(row["writer"], row["n"]): row["count_all"] for row in there}
-    took = sorted(t for one in results for t in one["seconds"])
-    done = [(n, k) for n, one in enumerate(results) for k in one["done"]]
+    took = sorted(t for one in writers for t in one["seconds"])
+    done = [(n, k) for n, one in enumerate(writers) for k in one["done"]]
     exact = all(counted.get(key) == ROWS for key in done) and all(count == ROWS for count in counted.values())
-    at = {"p50_s": took[len(took) // 2], "p99_s": took[len(took) * 99 // 100], "longest_s": took[-1]}
-    return {"per_second": len(done) / max(one["elapsed"] for one in results), **at, "failed": sum(one["failed"] for one in results), "exact": exact}
+    figures = {"appends/s": len(done) / max(one["elapsed"] for one in writers), "p50 of an append, s": took[len(took) // 2]}
+    figures |= {"p99 of an append, s": took[len(took) * 99 // 100], "appends that raised": sum(one["failed"] for one in writers)}
+    return result(figures, exact=exact)
 
 
-def _run_writers(command: list[str], writers: int, seconds: float) -> list[dict[str, Any]]:
+def _run_writers(command: list[str], writers: int) -> list[dict[str, Any]]:
     """Starts the writers together, when the last one is ready; returns the result that each prints at the end."""
-    running = [
-        subprocess.Popen([*command, str(n), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)
-    ]
+    running = [subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)]
     try:
         for process in running:
             _line(process)
@@ -89,9 +58,7 @@ def _run_writers(command: list[str], writers: int, seconds: float) -> list[dict[
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     if not (line := process.stdout.readline()):
-        raise RowlockError(
-            f"{' '.join(map(str, process.args[1:]))} ended without a result" if isinstance(process.args, list) else "a writer ended without a result"
-        )
+        raise RowlockError("a writer ended without a result")
     return line
 
 
@@ -104,26 +71,42 @@ def rows_of(writer: int, n: int) -> Any:
     )
 
 
-def write(path: str, writer: int, seconds: float) -> dict[str, Any]:
+def write(given: dict[str, Any], path: str, writer: int) -> dict[str, Any]:
     """One writer: appends until the time is over; returns which appends succeeded, their seconds, and how many failed."""
-    import rowlock
-    from rowlock.exceptions import DeltaConcurrentModificationException
+    if given["engine"] == "deltalake":
+        from deltalake import CommitProperties, DeltaTable, write_deltalake
+        from deltalake.exceptions import CommitFailedError as Conflict
 
-    rowlock.to_arrow(path)
+        DeltaTable(path)
+
+        def append(rows: Any) -> object:
+            return write_deltalake(path, rows, mode="append", commit_properties=CommitProperties(max_commit_retries=100))
+    else:
+        import rowlock
+        from rowlock.exceptions import DeltaConcurrentModificationException as Conflict  # type: ignore[assignment]
+
+        rowlock.to_arrow(path)
+
+        def append(rows: Any) -> object:
+            return rowlock.append(path, rows)
+
     rows_of(writer, 0)  # so that pyarrow's imports are not measured with the first append
     print("ready", flush=True)
     sys.stdin.readline()
     start, took, done, failed, n = clock.monotonic_s(), [], [], 0, 0
-    while (begun := clock.monotonic_s()) - start < seconds:
+    while (begun := clock.monotonic_s()) - start < given["seconds"]:
         try:
-            rowlock.append(path, rows_of(writer, n))
+            append(rows_of(writer, n))
             done.append(n)
             took.append(clock.monotonic_s() - begun)
-        except DeltaConcurrentModificationException:
+        except Conflict:
             failed += 1
         n += 1
     return {"elapsed": clock.monotonic_s() - start, "seconds": took, "done": done, "failed": failed}
 
 
 if __name__ == "__main__":
-    print(json.dumps(write(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))), flush=True)
+    if sys.argv[2:]:
+        print(json.dumps(write(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))), flush=True)
+    else:
+        main(measure)

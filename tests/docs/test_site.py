@@ -14,8 +14,6 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
 
-from tools import pictures
-
 for needed in ("mkdocs", "material", "mkdocstrings_handlers.python"):
     pytest.importorskip(needed, reason="the docs extra is not installed")
 
@@ -111,12 +109,6 @@ def test_no_public_name_is_missing_from_the_reference(site: _Site) -> None:
     # What `rowlock` has from `rowlock.tables` is described there.
     elsewhere = {name for name in missing if name.replace("rowlock.", "rowlock.tables.", 1) in described}
     assert missing - elsewhere == set()
-
-
-def test_the_picture_of_figures_is_up_to_date() -> None:
-    assert pictures.PICTURE.read_text(encoding="utf-8") == pictures.picture(pictures.figures((ROOT / "README.md").read_text(encoding="utf-8"))), (
-        "run `make pictures`"
-    )
 
 
 def test_the_first_page_is_short_and_names_what_users_look_for() -> None:

@@ -48,18 +48,6 @@ def test_no_internal_column_is_named(spark, table: DeltaTable, what: str) -> Non
     assert e.value.getCondition() in str(e.value) and e.value.getSqlState() and "[]" not in str(e.value) and ", ]" not in str(e.value)
 
 
-@pytest.mark.parametrize("clause", ["whenMatchedUpdate", "whenNotMatchedInsert", "whenNotMatchedBySourceUpdate"])
-def test_a_column_to_set_has_the_condition_of_a_merge(spark, table: DeltaTable, clause: str) -> None:
-    """UPDATE has Spark's own for the same, as in delta-spark."""
-    source = spark.range(2).selectExpr("id as k").alias("s")
-    with pytest.raises(AnalysisException, match="no column 'pos' to set; the table has id, v") as e:
-        getattr(table.alias("t").merge(source, "t.id = s.k"), clause)(None, {"pos": "1"}).execute()
-    assert e.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
-    with pytest.raises(AnalysisException) as e:
-        table.update(set={"pos": "1"})
-    assert e.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
-
-
 def test_a_constraint_on_a_column_that_is_not_there(table: DeltaTable) -> None:
     with pytest.raises(StatementRefused, match="`id`") as e:
         table.addConstraint("positive", "pos > 0")

@@ -141,34 +141,22 @@ def demo(
 
 @command(hidden=find_spec("rowlock_bench") is None)
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Use a small table and few commits.")] = False,
-    writers: Annotated[int, typer.Option(help="How many writers run at the same time.", min=2, max=32)] = 8,
-    processes: Annotated[bool, typer.Option("--processes", help="Run each writer as a process with its own Spark session, not as a thread.")] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Half of the rows of each statement are also changed by every other writer.")] = False,
-    policies: Annotated[bool, typer.Option("--policies", help="Compare Rowlock's conflict policies and granularities.")] = False,
-    appends: Annotated[
-        bool, typer.Option("--appends", help="Measure small appends without Spark, by several processes, and deltalake's if it is installed.")
+    suites: Annotated[
+        list[str] | None, typer.Argument(help="What to measure: contended, shapes, appends, ... Default: everything.", show_default=False)
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure once, on small tables: a first impression in some minutes.")] = False,
+    rounds: Annotated[int, typer.Option(help="How often each is measured. Default: 3, with --quick 1.", min=1, show_default=False)] = 0,
+    results: Annotated[Path | None, typer.Option(help="Keep each result as a line of this file, and go on with what it lacks.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides the order of the measurements.")] = 0,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write docs/figures.md, its pictures and the README's table from docs/figures.jsonl, after measuring what it lacks.")
     ] = False,
-    seconds: Annotated[float, typer.Option(help="With --appends: how long each engine appends, in seconds.", min=1)] = 5,
-    large: Annotated[bool, typer.Option("--large", help="Measure statements that change a large part of a table, and their memory.")] = False,
-    rows: Annotated[int, typer.Option(help="With --large: rows of the table.", min=100)] = 2_000_000,
-    ops: Annotated[str, typer.Option(help="With --large: which statements, NAME[,NAME]. Default: all.")] = "",
-    memory: Annotated[int, typer.Option(help="With --large: the JVM's heap in MB.", min=512)] = 4096,
-    rounds: Annotated[int, typer.Option(help="With --large: how often each engine is measured.", min=1)] = 1,
 ) -> bool:
-    """Measure UPDATE and MERGE of concurrent writers on this machine, with delta-spark beside if it is installed; or small appends, or large statements."""
+    """Measure Rowlock beside delta-spark, deltalake and plain Parquet on this machine."""
     _needs_checkout("rowlock_bench")
-    if large:
-        from rowlock_bench.large import run as run_large
+    from rowlock_bench.command import bench
 
-        return run_large(_console(), rows=rows, statements=ops, memory_mb=memory, rounds=rounds)
-    if appends:
-        from rowlock_bench.appends import run as run_appends
-
-        return run_appends(_console(), writers=writers, seconds=seconds)
-    from rowlock_bench.contended import run
-
-    return run(_console(), quick=quick, writers=writers, processes=processes, hot=hot, policies=policies)
+    return bench(_console(), suites or [], quick=quick, rounds=rounds or (1 if quick else 3), results=results, seed=seed, write=write)
 
 
 @command()

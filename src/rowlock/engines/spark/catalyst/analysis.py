@@ -253,8 +253,8 @@ def without_name(parts: Sequence[str], alias: str | None) -> list[Sequence[str]]
     return [parts[n:] for n in range(len(whole), 0, -1) if len(parts) > n and [p.lower() for p in parts[:n]] == whole[-n:]]
 
 
-def target_path(key: Any, schema: StructType, alias: str | None, table: str, clause: str = "") -> tuple[str, ...]:
-    """The exact names, from the top, of the column or field that an assignment's key names; `clause`: in which clause of a MERGE.  Raises SchemaMismatch, InvalidInput."""
+def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> tuple[str, ...]:
+    """The exact names, from the top, of the column or field that an assignment's key names.  Raises SchemaMismatch, InvalidInput."""
     if isinstance(key, Column):
         key = column_text(key)
     if not isinstance(key, str):
@@ -265,9 +265,7 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str, cla
         found = found or _walk(rest, schema)
     if found is None:
         text = f"There is no column {key!r} to set; the table has {', '.join(schema.names)}"
-        in_merge = {"sqlExpr": key, "clause": f"{clause} clause", "cols": ", ".join(schema.names)}
-        condition = named("DELTA_MERGE_UNRESOLVED_EXPRESSION", **in_merge) if clause else unresolved_column((key,), schema.names)
-        raise SchemaMismatch(text, table=table, condition=condition)
+        raise SchemaMismatch(text, table=table, condition=unresolved_column((key,), schema.names))
     return found
 
 
@@ -316,7 +314,6 @@ def assigned_columns(
     cast: bool = True,
     lenient: bool = False,
     keeps: bool = False,
-    clause: str = "",
 ) -> dict[str, Column]:
     """The value of each column that is set; with `cast`, cast to the column's type as Delta casts on assignment.
 
@@ -324,7 +321,7 @@ def assigned_columns(
     with `keeps` as they were.  Raises SchemaMismatch, InvalidInput.
     """
     schema = target.schema
-    named = [(target_path(k, schema, alias, resolver.table, clause), v) for k, v in assignments.items()]
+    named = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
     paths = [(path, as_column(target.default(path) if is_default(v) else v)) for path, v in named]
     _refuse_overlaps([p for p, _ in paths], resolver.table)
     if not cast and all(len(p) == 1 and KEY not in schema[p[0]].metadata for p, _ in paths):  # a bounded text is cut and filled up as a text alone

@@ -72,7 +72,7 @@ class Clause:
         names = (
             [n for n in tables.schema.names if n.lower() in given or not (self.evolving or n in computed)]
             if self.all_columns
-            else {target_path(k, tables.schema, alias, table, self.kind)[0]: None for k in self.assignments or {}}
+            else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
         )
         return replace(self, sets=tuple(names))
 
@@ -316,7 +316,7 @@ def _new_row(resolver: Resolver, tables: Target, clause: Clause, alias: str | No
         return None
     assignments = _all_columns(resolver, tables, source, insert=insert, lenient=clause.evolving) if clause.all_columns else clause.assignments
     keeps = clause.evolving and clause.all_columns and not insert
-    return assigned_columns(resolver, tables, assignments or {}, alias, insert=insert, cast=cast, lenient=clause.evolving, keeps=keeps, clause=clause.kind)
+    return assigned_columns(resolver, tables, assignments or {}, alias, insert=insert, cast=cast, lenient=clause.evolving, keeps=keeps)
 
 
 def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool, lenient: bool) -> dict[Any, Expression]:
