@@ -79,6 +79,8 @@ class Limits:
     """The outer join is also used where the target's files are at most this many times the source's size: shuffling them is cheaper than a second job."""
     scan_groups: int = 24
     """Groups of files (by partition values, with and without deletion vectors) that a scan reads as a union; more are joined with a table of their values."""
+    moved_bytes: int = 256 * _GB
+    """Size of the files that OPTIMIZE makes one of on the driver, with Arrow, a portion at a time; larger ones, and on a cluster more than `local_rows`, are Spark's."""
     sampled_rows: int = 20_000
     """Rows of the sample by which ZORDER and clustering divide a column's values into ranges."""
     plan_entries: int = 256

@@ -150,7 +150,11 @@ def winner(*work: Callable[[], object]) -> Iterator[Interloper]:
 def set_limits(monkeypatch: Any, *, small: int, local: int) -> None:
     """How many rows may come to the driver, and how many are evaluated there: low limits send small tables down the ways of large ones."""
     turn_down(
-        monkeypatch, driver_rows=small, local_rows=local, **({"outer_join_ratio": 0} if local else {"broadcast_source_bytes": 0, "unbounded_scan_rows": 0})
+        monkeypatch,
+        driver_rows=small,
+        local_rows=local,
+        **({"outer_join_ratio": 0} if local else {"broadcast_source_bytes": 0, "unbounded_scan_rows": 0}),
+        **({} if local > 0 else {"moved_bytes": 0}),
     )
 
 

@@ -22,7 +22,7 @@ WAYS = pytest.mark.parametrize("way", ["driver", "jobs"])
 
 
 def by(way: str) -> Any:
-    return limited(driver_rows=0, local_rows=0, masked_rows=0, inspected_rows=0, append_driver_bytes=0) if way == "jobs" else limited()
+    return limited(driver_rows=0, local_rows=0, moved_bytes=0, masked_rows=0, inspected_rows=0, append_driver_bytes=0) if way == "jobs" else limited()
 
 
 def made(spark: SparkSession, path: str, partitioned: str = "") -> str:

@@ -1,4 +1,4 @@
-"""OPTIMIZE beside statements, where Spark writes: every row is followed to the place that it really has (I3, I5)."""
+"""OPTIMIZE beside statements, where Spark writes and where Arrow does: every row is followed to the place that it really has (I3, I5)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import CorruptLog
 from spark.support import read, set_limits, version, winner
+from support.turning_down import turn_down
 
 SCHEMAS = {"string": "id long, v long, p string", "timestamp": "id long, v long, p timestamp", "none": "id long, v long, p string"}
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -39,7 +40,10 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
 }
 """By name: how the table is partitioned, its properties, settings of the session."""
 
+BY_ARROW = ", by Arrow"
+CASES |= {case + BY_ARROW: CASES[case] for case in ("mapped", "tracked", "several outputs")}
 RACES = [(case, "delete") for case in CASES] + [("strings", "update"), ("strings", "merge"), ("several outputs", "update")]
+RACES += [(f"tracked{BY_ARROW}", "update"), (f"mapped{BY_ARROW}", "merge")]
 
 
 @pytest.fixture
@@ -97,7 +101,9 @@ def ids(spark: SparkSession, path: str) -> dict[int, int]:
     "tracked-delete-optimize last",
     "several outputs-update-optimize first",
     "strings-merge-optimize last",
-    why="each statement once, over three layouts; the swarm follows rows through compactions too",
+    "tracked, by Arrow-update-optimize first",
+    "several outputs, by Arrow-delete-optimize last",
+    why="each statement once, over three layouts, and both ways to move rows; the swarm follows rows through compactions too",
 )
 def test_what_runs_beside_optimize_changes_its_own_rows(
     spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], case: str, statement: str, optimize_first: bool
@@ -110,6 +116,8 @@ def test_what_runs_beside_optimize_changes_its_own_rows(
     model = a_table(spark, table_path, kind, properties)
     before = ids(spark, table_path) if properties is TRACKED else {}
     set_limits(monkeypatch, small=100_000, local=0)
+    if case.endswith(BY_ARROW):
+        turn_down(monkeypatch, moved_bytes=1 << 40)
     table, other = DeltaTable.forPath(spark, table_path), DeltaTable.forPath(spark, table_path)
     if optimize_first:
         with winner(lambda: other.optimize().executeCompaction()):

@@ -11,6 +11,7 @@ from rowlock import DeltaTable
 from rowlock.engines.spark.read import stored_origin
 from rowlock.engines.spark.read.scan import Scanner
 from rowlock.exceptions import MultipleMatches
+from rowlock.parquet import moving
 from rowlock.parquet.rows import Rows
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.phases import Observer, use_observer
@@ -25,7 +26,11 @@ class Reads:
 
     def __init__(self, monkeypatch: Any) -> None:
         self.opened: list[tuple[str, str]] = []
-        by_arrow, by_spark = Rows._read, Scanner._read
+        by_arrow, by_spark, to_move = Rows._read, Scanner._read, moving.open_parquet
+
+        def opened(store: Any, key: str, size_bytes: int | None = None) -> Any:
+            self.opened.append((key, "to move its rows"))
+            return to_move(store, key, size_bytes)
 
         def arrow(rows: Any, file: Any, snapshot: Any, wanted: Any, positions: Any) -> Any:
             self.opened += [(file.path, column) for column in wanted.names]
@@ -35,6 +40,7 @@ class Reads:
             self.opened += [(file.path, "in Spark") for file in files]
             return by_spark(scanner, snapshot, schema, files, *carried)
 
+        monkeypatch.setattr(moving, "open_parquet", opened)
         monkeypatch.setattr(Rows, "_read", arrow)
         monkeypatch.setattr(Scanner, "_read", scan)
 

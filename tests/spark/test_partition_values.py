@@ -58,8 +58,8 @@ def session(spark: SparkSession, **settings: str) -> Iterator[None]:
 
 WAYS = {
     "driver": {},
-    "large": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0},
-    "joined": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0, "scan_groups": 0},
+    "large": {"driver_rows": 0, "local_rows": 0, "moved_bytes": 0, "append_driver_bytes": 0},
+    "joined": {"driver_rows": 0, "local_rows": 0, "moved_bytes": 0, "append_driver_bytes": 0, "scan_groups": 0},
 }
 """How rows are written: on the driver, or by Spark, which reads many partitions by another plan than few."""
 

@@ -21,7 +21,7 @@ from spark.support import read, rows
 from support.turning_down import turn_down
 
 MAP = pa.map_(pa.string(), pa.struct([("K", pa.int64())]))
-WAYS = {"driver": {}, "by position": {"local_rows": 0}, "large": {"driver_rows": 0, "local_rows": 0, "masked_bytes": 0}}
+WAYS = {"driver": {}, "by position": {"local_rows": 0}, "large": {"driver_rows": 0, "local_rows": 0, "moved_bytes": 0, "masked_bytes": 0}}
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from rowlock.storage.local import LocalStore
 from support.turning_down import turn_down
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake and DuckDB do not know these spellings; delta-spark is asked by the test")]
-WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0}}
+WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0, "moved_bytes": 0}}
 
 
 @pytest.mark.parametrize("spelling", ["./{name}", "sub/..//{name}", "file:{root}/{name}", "{link}/{name}"])

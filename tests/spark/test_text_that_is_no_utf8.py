@@ -13,7 +13,7 @@ from rowlock.transaction.state.shared import state_of
 from support.turning_down import turn_down
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake refuses text that is no UTF-8")]
-WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0, "single_task_bytes": 0}}
+WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0, "moved_bytes": 0, "append_driver_bytes": 0, "single_task_bytes": 0}}
 ROWS = [(1, "6f6b"), (2, "c328"), (3, "ff"), (4, "e282ac")]
 
 

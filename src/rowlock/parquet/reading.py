@@ -8,7 +8,7 @@ calendars; so are columns whose type was widened after the file was written.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,32 +59,66 @@ def read_file(
     """
     if snapshot.metadata.partition_columns:
         _check_zones(file, snapshot, wanted.names, time_zone)
-    partitions = snapshot.metadata.partition_columns
     with open_parquet(store, file.path, file.size_bytes) as source:
-        there, by_id = source.schema_arrow, is_found_by_id(snapshot)
-        own = [n for n in wanted.names if n not in partitions]
-        held = columns_by_id(there, snapshot, own) if by_id else columns_in(there, snapshot, own, case_sensitive=case_sensitive)
-        names, given = list(held), list(held.values())
-        schema = file_schema(snapshot, names)
-        spelled = pa.schema(
-            [pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive, by_id=by_id)) for f, n in zip(schema, given, strict=True)]
-        )
-        times = _DatesAndTimes(source)
-        for have, f, n in zip(spelled, schema, given, strict=True):
-            _check_type(have.type, f.type, f.name, times.is_int96(n))
+        opened = DataFile(source, file, snapshot, wanted, case_sensitive=case_sensitive, time_zone=time_zone)
         if positions is None:
-            data, num_rows = source.read(columns=given), source.metadata.num_rows
+            data, num_rows = source.read(columns=opened.given), source.metadata.num_rows
         else:
-            data, num_rows = _read_positions(source, given, positions), len(positions)
-        data = data.select(given)
-        times.check(data)
-    try:
-        data = relabelled(_unshredded(relabelled(data, spelled), schema).cast(schema), pa.schema([wanted.field(n) for n in names]))
-    except pa.ArrowInvalid as e:  # binary values in a text column
-        raise Doubtful(str(e), "text that is not UTF-8") from e
-    except pa.ArrowKeyError as e:  # a dictionary inside of a column that has another name in the file
-        raise Doubtful(str(e), "a dictionary in a column that differs by case") from e
-    return logical_rows(data, num_rows, file, snapshot, wanted, time_zone)
+            data, num_rows = _read_positions(source, opened.given, positions), len(positions)
+    return opened.logical(data, num_rows)
+
+
+class DataFile:
+    """An open data file and the columns `wanted` in it (see `read_file`).  Raises Doubtful for one that Spark might read otherwise."""
+
+    def __init__(
+        self,
+        source: pq.ParquetFile,
+        file: AddFile,
+        snapshot: Snapshot,
+        wanted: pa.Schema,
+        *,
+        case_sensitive: bool = False,
+        time_zone: str | None = None,
+    ) -> None:
+        self.source, self._file, self._snapshot, self._wanted, self._time_zone = source, file, snapshot, wanted, time_zone
+        there, by_id = source.schema_arrow, is_found_by_id(snapshot)
+        own = [n for n in wanted.names if n not in snapshot.metadata.partition_columns]
+        held = columns_by_id(there, snapshot, own) if by_id else columns_in(there, snapshot, own, case_sensitive=case_sensitive)
+        self._names, self.given = list(held), list(held.values())
+        self._schema = file_schema(snapshot, self._names)
+        self._spelled = pa.schema(
+            [
+                pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive, by_id=by_id))
+                for f, n in zip(self._schema, self.given, strict=True)
+            ]
+        )
+        self._times = _DatesAndTimes(source)
+        for have, f, n in zip(self._spelled, self._schema, self.given, strict=True):
+            _check_type(have.type, f.type, f.name, self._times.is_int96(n))
+
+    def portions(self, group: int, portion_rows: int, also: Sequence[str] = ()) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """The rows of a row group, so many at a time: under the columns `wanted`, and the columns `also` as the file has them."""
+        read = [*self.given, *also]
+        if not read:
+            yield self.logical(pa.table({}), self.source.metadata.row_group(group).num_rows), pa.table({})
+            return
+        for batch in self.source.iter_batches(portion_rows, row_groups=[group], columns=read):
+            data = pa.Table.from_batches([batch])
+            yield self.logical(data, batch.num_rows), data.select(list(also))
+
+    def logical(self, data: pa.Table, num_rows: int) -> pa.Table:
+        """Rows of the columns `given` as they were read, under the columns `wanted`."""
+        data = data.select(self.given)
+        self._times.check(data)
+        try:
+            whole = _unshredded(relabelled(data, self._spelled), self._schema).cast(self._schema)
+            data = relabelled(whole, pa.schema([self._wanted.field(n) for n in self._names]))
+        except pa.ArrowInvalid as e:  # binary values in a text column
+            raise Doubtful(str(e), "text that is not UTF-8") from e
+        except pa.ArrowKeyError as e:  # a dictionary inside of a column that has another name in the file
+            raise Doubtful(str(e), "a dictionary in a column that differs by case") from e
+        return logical_rows(data, num_rows, self._file, self._snapshot, self._wanted, self._time_zone)
 
 
 def _unshredded(data: pa.Table, schema: pa.Schema) -> pa.Table:

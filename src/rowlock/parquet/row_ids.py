@@ -1,4 +1,4 @@
-"""Reads the row ids and commit versions that data files hold in materialized columns (I6)."""
+"""Row ids and commit versions as data files hold them, in materialized columns: reads them, and gives them to rows that are written (I6)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowlock.boundary.row_identity import NONE, Materialized, Numbers
+from rowlock.boundary.row_identity import NONE, Identities, Materialized, Numbers
 from rowlock.caches import ROW_IDS, Cache
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
@@ -15,6 +15,18 @@ from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.storage.store import ObjectStore
 
 Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
+
+
+def with_identities(table: pa.Table, found: Identities, columns: MaterializedColumns) -> pa.Table:
+    """The rows with two more columns, the ids and commit versions that they keep; null where a row keeps none (see `without_empty`)."""
+    for name, numbers in zip(columns.names, (found.ids, found.commit_versions), strict=True):
+        table = table.append_column(name, pa.array(numbers, pa.int64(), mask=numbers == NONE))
+    return table
+
+
+def without_empty(table: pa.Table, columns: MaterializedColumns) -> pa.Table:
+    """The rows without those of the two columns that are null in every row: such a column need not be in the file."""
+    return table.drop_columns([n for n in columns.names if table.column(n).null_count == table.num_rows])
 
 
 class MaterializedIds:
@@ -53,6 +65,12 @@ class MaterializedIds:
         stored = held[0], held[1]
         self._kept.put(key, stored)
         return stored
+
+
+def held_ids(rows: pa.Table, columns: MaterializedColumns, num_rows: int) -> tuple[Numbers, Numbers]:
+    """The (ids, commit versions) of `num_rows` rows that were read with those of the two columns that their file has."""
+    ids, versions = (_numbers(rows.column(n)) if n in rows.column_names else np.full(num_rows, NONE, np.int64) for n in columns.names)
+    return ids, versions
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:

@@ -32,7 +32,7 @@ class Rows:
     """Reads and writes small numbers of rows of one table on the driver."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.store, self._case_sensitive = store, False
+        self.store, self.case_sensitive = store, False
         self.cache: Cache[pa.Table] = Cache(ROWS, _size_of)
         self.columns: Cache[pa.Table] = Cache(COLUMNS, _size_of)
 
@@ -46,7 +46,7 @@ class Rows:
         if not case_sensitive:
             return self
         reader = Rows(self.store)
-        reader._case_sensitive = True
+        reader.case_sensitive = True
         return reader
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
@@ -112,7 +112,7 @@ class Rows:
         if any(has_variant(f.type) for f in wanted):
             return None  # Spark alone computes with variants
         try:
-            return read_file(self.store, file, snapshot, wanted, positions, case_sensitive=self._case_sensitive)
+            return read_file(self.store, file, snapshot, wanted, positions, case_sensitive=self.case_sensitive)
         except Doubtful:
             return None
 

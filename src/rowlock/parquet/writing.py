@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from rowlock.storage.store import ObjectStore
 
 _CALENDAR = {SPARK_VERSION.decode(): "4.0.0"}
 """Written into the footer: Spark reads dates and times by the calendar of the writing version, and ours is that of Spark 3 and later."""
+_SAMPLED_ROWS, _DICTIONARY_BYTES = 1 << 18, 1 << 20
 PartitionValues = dict[str, str | None]
 
 
@@ -45,41 +49,185 @@ def write_files(store: ObjectStore, table: pa.Table, snapshot: Snapshot, max_rec
 
 def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snapshot: Snapshot, *, folder: str | None = None) -> tuple[AddFile, pa.Table]:
     """Writes the rows of one partition into one new file; returns it with its rows, as `write_rows` does."""
+    path = _new_path(values, snapshot, folder)
+    data = part.drop_columns(list(snapshot.metadata.partition_columns)) if values else part
+    stored, own_rows = stored_rows(data, snapshot)
+    gathered = _statistics(snapshot)
+    body = b"".join(_encoded([stored], snapshot, gathered, _Unlike()))
+    store.put(path, body)
+    return AddFile(path, values, len(body), clock.now_ms(), True, gathered.text()), own_rows
+
+
+def write_portions(store: ObjectStore, portions: Callable[[], Iterable[pa.Table]], values: PartitionValues, snapshot: Snapshot) -> AddFile:
+    """Writes rows of one partition that come in portions, of which few are in memory at a time, into one new file.
+
+    The portions have columns by physical name (see `stored_rows`).  `portions` is called again where the file must be begun anew.  Raises what it raises.
+    """
+    path, unlike = _new_path(values, snapshot), _Unlike()
+    failed: list[BaseException] = []
+    size_bytes, gathered = 0, _statistics(snapshot)
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal size_bytes, gathered
+        if failed:
+            raise failed[0]  # the client of a store takes some errors for its own, and asks again
+        size_bytes, gathered = 0, _statistics(snapshot)
+        try:
+            for piece in _encoded(portions(), snapshot, gathered, unlike, page_index=True):
+                size_bytes += len(piece)
+                yield piece
+        except Exception as e:
+            failed.append(e)
+            raise
+
+    while True:
+        try:
+            store.put_parts(path, pieces)
+            return AddFile(path, values, size_bytes, clock.now_ms(), True, gathered.text())
+        except Exception:
+            if not failed:
+                raise
+            cause = failed.pop()
+            if not isinstance(cause, _Late):
+                raise cause from None
+
+
+def _new_path(values: PartitionValues, snapshot: Snapshot, folder: str | None = None) -> str:
+    """The name of a new file with rows of one partition."""
     place, kind = (f"{folder}/", "cdc") if folder else ("", "part")
     prefix = snapshot.properties.random_prefix_length
     below = paths.partition_directory(values) if folder or prefix is None else clock.new_id()[:prefix]
-    codec = codec_of(snapshot.metadata.configuration)
-    path = place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000{codec.suffix}.parquet"
-    data = part.drop_columns(list(snapshot.metadata.partition_columns)) if values else part
+    return place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000{codec_of(snapshot.metadata.configuration).suffix}.parquet"
+
+
+def stored_rows(data: pa.Table, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+    """Rows as data files hold them, with columns by physical name; and under the table's columns.  Columns that are not the table's stay as they are."""
     schema = nullable_schema(to_arrow(snapshot.schema))
     own = [n for n in data.column_names if n in schema.names and not pa.types.is_null(schema.field(n).type)]
     own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
     stored = without_void(relabelled(own_rows, file_schema(snapshot, own)))
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
-    encodes = not has_ambiguous_names(snapshot.schema) and not any(_has_negative_zero(c) for c in stored.columns)
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, stored.schema, compression=codec.arrow, store_schema=False, use_dictionary=encodes) as writer:
-        writer.write_table(stored)
+    return stored, own_rows
+
+
+def _statistics(snapshot: Snapshot) -> statistics.Gathered:
+    return statistics.Gathered(stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
+
+
+@dataclass
+class _Unlike:
+    """Columns of a file, by physical name, that are written without a dictionary, and those without bounds in the footer (see `_encoded`)."""
+
+    plain: set[str] = field(default_factory=set)
+    unbounded: set[str] = field(default_factory=set)
+
+    def note(self, rows: pa.Table) -> bool:
+        """Takes in the columns in which these rows have -0.0 or NaN; returns whether one is new."""
+        known = len(self.plain), len(self.unbounded)
+        for f, column in zip(rows.schema, rows.columns, strict=True):
+            if f.name not in self.plain and _has_number(column, _is_negative_zero):
+                self.plain.add(f.name)
+            if f.name not in self.unbounded and _has_number(column, pc.is_nan):
+                self.unbounded.add(f.name)
+        return known != (len(self.plain), len(self.unbounded))
+
+
+class _Late(Exception):
+    """A column holds its first -0.0 or NaN where some of its values are written already."""
+
+
+def _encoded(portions: Iterable[pa.Table], snapshot: Snapshot, gathered: statistics.Gathered, unlike: _Unlike, *, page_index: bool = False) -> Iterator[bytes]:
+    """The bytes of a file, in pieces, with each portion a row group or several; `page_index` lets readers skip parts of a row group.
+
+    A column with -0.0 gets no dictionary: Spark's reader does not find it in one where 0.0 is asked for; nor does a column that would outgrow one.
+    A column with NaN gets no bounds: pyarrow leaves NaN out of them, which for Spark is above every number, so its reader would pass over such rows.
+    Raises _Late where either is found after the first portion; then `unlike` has the column.
+    """
+    sink, writer = _Pieces(), None
+    for rows in portions:
+        more = unlike.note(rows)
+        if writer is None:
+            unlike.plain |= {f.name for f, c in zip(rows.schema, rows.columns, strict=True) if _outgrows_dictionary(c)}
+            writer = _writer(sink, rows.schema, snapshot, unlike, page_index)
+        elif more:
+            raise _Late
+        gathered.add(rows)
+        writer.write_table(rows)
+        yield from sink.taken()
+    if writer is not None:
         writer.add_key_value_metadata(_CALENDAR)
-    body = sink.getvalue().to_pybytes()
-    store.put(path, body)
-    stats = statistics.from_arrow(stored, stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
-    return AddFile(path, values, len(body), clock.now_ms(), True, stats), own_rows
+        writer.close()
+    yield from sink.taken()
 
 
-def _has_negative_zero(column: Any) -> bool:
-    """Whether numbers of a column, or within its values, are -0.0: Spark's reader does not find one in a dictionary where 0.0 is asked for."""
+def _writer(sink: _Pieces, schema: pa.Schema, snapshot: Snapshot, unlike: _Unlike, page_index: bool) -> pq.ParquetWriter:
+    ambiguous, codec = has_ambiguous_names(snapshot.schema), codec_of(snapshot.metadata.configuration).arrow
+    encoded: Any = not ambiguous and _leaves_but(schema, unlike.plain)
+    bounded: Any = not unlike.unbounded if ambiguous else _leaves_but(schema, unlike.unbounded)
+    return pq.ParquetWriter(sink, schema, compression=codec, store_schema=False, use_dictionary=encoded, write_statistics=bounded, write_page_index=page_index)
+
+
+def _leaves_but(schema: pa.Schema, without: Collection[str]) -> bool | list[str]:
+    """The leaf columns of a file but those of some columns, as pyarrow is told them."""
+    return not without or [leaf for leaf in _leaf_names(schema) if not any(leaf == name or leaf.startswith(f"{name}.") for name in without)]
+
+
+def _leaf_names(schema: pa.Schema) -> list[str]:
+    """The leaf columns of a file with this schema, as pyarrow names them."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink, store_schema=False)
+    return [c.path for c in pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema]
+
+
+def _outgrows_dictionary(column: pa.ChunkedArray) -> bool:
+    """Whether the distinct values of a column take more than pyarrow lets a dictionary have: then it would be written in vain, beside all later values."""
+    sample = column.slice(0, _SAMPLED_ROWS)
+    if pa.types.is_nested(column.type) or sample.nbytes <= _DICTIONARY_BYTES:
+        return False
+    return bool(pc.count_distinct(sample).as_py() * sample.nbytes > _DICTIONARY_BYTES * len(sample))
+
+
+class _Pieces(io.RawIOBase):
+    """What a writer has written since it was asked last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: list[bytes] = []
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._held.append(bytes(data))
+        self._at += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._at
+
+    def taken(self) -> list[bytes]:
+        taken, self._held = self._held, []
+        return taken
+
+
+def _is_negative_zero(numbers: pa.Array) -> pa.Array:
+    found = numbers.to_numpy(zero_copy_only=False)
+    return pa.array((found == 0) & np.signbit(found))
+
+
+def _has_number(column: Any, which: Callable[[Any], Any]) -> bool:
+    """Whether floating-point numbers of a column, or within its values, are such that `which` says so."""
     if isinstance(column, pa.ChunkedArray):
-        return any(_has_negative_zero(chunk) for chunk in column.chunks)
+        return any(_has_number(chunk, which) for chunk in column.chunks)
     if pa.types.is_floating(column.type):
-        numbers = column.to_numpy(zero_copy_only=False)
-        return bool(((numbers == 0) & np.signbit(numbers)).any())
+        return bool(pc.any(which(column)).as_py())
     if pa.types.is_map(column.type):
-        return _has_negative_zero(column.keys) or _has_negative_zero(column.items)
+        return _has_number(column.keys, which) or _has_number(column.items, which)
     if pa.types.is_list(column.type):
-        return _has_negative_zero(column.values)
-    return pa.types.is_struct(column.type) and any(_has_negative_zero(column.field(n)) for n in range(column.type.num_fields))
+        return _has_number(column.values, which)
+    return pa.types.is_struct(column.type) and any(_has_number(column.field(n), which) for n in range(column.type.num_fields))
 
 
 def stats_leaves(snapshot: Snapshot) -> list[Any]:

@@ -16,7 +16,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,25 +111,53 @@ def indexed_leaves(
     return [(physical, leaf.type) for path, leaf in leaves if (physical := schema.physical_path(path)) is not None]
 
 
+class Gathered:
+    """The statistics of one file whose rows come in portions, as tables with columns by physical name; bounds of texts have at most so many characters."""
+
+    def __init__(self, leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int = STRING_PREFIX_CHARACTERS) -> None:
+        self._leaves, self._text_characters, self._num_rows = leaves, text_characters, 0
+        self._nulls: dict[ColumnPath, int] = {}
+        self._bounds: dict[ColumnPath, tuple[Any, ...] | None] = {}
+        """None where the values have no bounds: a NaN is among them, or text that is not UTF-8."""
+
+    def add(self, table: pa.Table) -> None:
+        """Counts more rows in."""
+        self._num_rows += table.num_rows
+        for path, type_ in self._leaves:
+            column = leaf_values(table, path)
+            nulls = table.num_rows if column is None else column.null_count
+            self._nulls[path] = self._nulls.get(path, 0) + nulls
+            known = self._bounds.get(path, ())
+            if column is not None and nulls < len(column) and known is not None and _has_bounds(type_):
+                more = _extremes(column, type_)
+                self._bounds[path] = (min(known[0], more[0]), max(known[1], more[1])) if known and more else more
+
+    def text(self) -> str:
+        """The statistics of all rows so far."""
+        lows: dict[ColumnPath, Any] = {}
+        highs: dict[ColumnPath, Any] = {}
+        for path, type_ in self._leaves:
+            if (found := self._bounds.get(path)) is not None:
+                _put_bounds(path, type_, found[0], found[1], lows, highs, self._text_characters)
+        return _render(self._num_rows, lows, highs, self._nulls, tight=True)
+
+
 def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int = STRING_PREFIX_CHARACTERS) -> str:
-    """The statistics of one file that holds the rows of `table` (columns by physical name); bounds of texts have at most so many characters."""
-    nulls: dict[ColumnPath, int] = {}
-    lows: dict[ColumnPath, Any] = {}
-    highs: dict[ColumnPath, Any] = {}
-    for path, type_ in leaves:
-        column = leaf_values(table, path)
-        if column is None:
-            nulls[path] = table.num_rows
-            continue
-        nulls[path] = column.null_count
-        if not _has_bounds(type_) or column.null_count == len(column):
-            continue
-        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-            continue
-        extremes = pc.min_max(column.cast(to_arrow_type(type_)))
-        with suppress(UnicodeDecodeError):  # Spark casts binary to text that may not be valid UTF-8, which JSON cannot hold
-            _put_bounds(path, type_, _scalar_value(extremes["min"]), _scalar_value(extremes["max"]), lows, highs, text_characters)
-    return _render(table.num_rows, lows, highs, nulls, tight=True)
+    """The statistics of one file that holds the rows of `table` (see `Gathered`)."""
+    gathered = Gathered(leaves, text_characters=text_characters)
+    gathered.add(table)
+    return gathered.text()
+
+
+def _extremes(column: pa.ChunkedArray, type_: DataType) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a column that has one, a time as its number since 1970; None where they are no bounds."""
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return None
+    found = pc.min_max(column.cast(to_arrow_type(type_)))
+    try:  # Spark casts binary to text that may not be valid UTF-8, which JSON cannot hold
+        return _scalar_value(found["min"]), _scalar_value(found["max"])
+    except UnicodeDecodeError:
+        return None
 
 
 def _scalar_value(scalar: pa.Scalar) -> Any:

@@ -20,13 +20,13 @@ from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.row_ids import with_identities, without_empty
 from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
 from rowlock.engines.spark.statements.passage import Passage
 from rowlock.engines.spark.statements.row_comparison import differing, differing_rows, merged
 from rowlock.engines.spark.write.writer import copy_slices, write_changes
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, driver_block, keep_rows, logical, recast
+from rowlock.parquet.row_ids import with_identities, without_empty
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rowlock.boundary.row_identity import NONE, Identities, columns_of
+from rowlock.boundary.row_identity import columns_of
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, VectorOf, local_frame
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
@@ -23,21 +23,6 @@ from rowlock.protocol.schema import quote
 
 _FILE, _BASE, _VERSION = "__rowlock_file", "__rowlock_base_row_id", "__rowlock_commit_version"
 _FILES = StructType([StructField(_FILE, StringType()), StructField(_BASE, LongType()), StructField(_VERSION, LongType())])
-
-
-def with_identities(table: pa.Table, found: Identities, columns: MaterializedColumns) -> pa.Table:
-    """The rows with two more columns, the ids and commit versions that they keep; null where a row keeps none (see `without_empty`)."""
-    for name, numbers in zip(columns.names, (found.ids, found.commit_versions), strict=True):
-        table = table.append_column(name, pa.array(numbers, pa.int64(), mask=numbers == NONE))
-    return table
-
-
-def without_empty(table: pa.Table, columns: MaterializedColumns) -> pa.Table:
-    """The rows without those of the two columns that are null in every row: such a column need not be in the file."""
-    return table.drop_columns([n for n in columns.names if table.column(n).null_count == table.num_rows])
-
-
-# ---- in Spark ------------------------------------------------------------------------------
 
 
 def tracked_frame(

@@ -1,16 +1,17 @@
 """Compaction: rewrites small files, and files with many dead rows, into few files, in their present order or in Z-order.
 
-In present order an output holds its input files one after the other, each without its dead rows.  Where Spark writes the
-rows, their origin is read back from the new files (`stored_origin`), never concluded from the order in which Spark got them.
+In present order an output holds its input files one after the other, each without its dead rows.  Arrow moves the rows where it can (`parquet.moving`).
+Where Spark writes them, their origin is read back from the new files (`stored_origin`), never concluded from the order in which Spark got them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark import inheritable_thread_target
@@ -20,7 +21,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock import progress
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.provenance import Provenance
 from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
@@ -34,20 +34,18 @@ from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
-from rowlock.parquet.physical import names_in_files
+from rowlock.parquet.moving import Living, move_rows, moved_origin
+from rowlock.parquet.physical import Doubtful, names_in_files
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
-from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
+from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.schema import quote
 from rowlock.threads import side_by_side
+from rowlock.transaction.state.call import settings
 
 _INPUT_NUMBER = "__rowlock_n"
-_SCANS = 4
-"""Scans that the inputs of one output are read by, one after the other; each takes Spark some time to compile."""
-Living = Mapping[str, BitMap64]
-"""By path, the positions of the live rows of the files that are rewritten."""
 _MOST_BINS = 15
-"""Bins that are written at the same time, at most; each has a thread of the driver."""
+"""Bins that executors write at the same time, at most; each has a thread of the driver."""
 
 
 def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None) -> list[AddFile]:
@@ -107,17 +105,13 @@ def run(
             shown.one_more(len(groups), "bins")
         return replace(moved, statement=index, group=number, moved=True)
 
-    # each bin in a copy of its own of the caller's job group, tags and scheduler pool: a thread changes what it is given
-    bins = [inheritable_thread_target(evaluator.spark)(functools.partial(rewritten, n)) for n in range(len(groups))]
-    workers = max(1, min(evaluator.spark.sparkContext.defaultParallelism, _MOST_BINS))  # a bin is written by one task or few
-    return {p: rows for p, rows in living.items() if rows}, side_by_side(lambda rewrite: rewrite(), bins, workers)
-
-
-def _origin(inputs: Sequence[Slice], living: Living) -> Provenance:
-    """The addresses of all live rows of the inputs, in the order of the files."""
-    positions = [bitmap_to_numpy(living[piece.path]) for piece in inputs]
-    files = np.repeat(np.arange(len(inputs), dtype=np.int32), [len(p) for p in positions])
-    return Provenance(tuple(s.path for s in inputs), files, np.concatenate([np.empty(0, np.int64), *positions]))
+    # each bin in copies of its own of the caller's settings, job group, tags and scheduler pool: a thread changes what it is given
+    bins = [inheritable_thread_target(evaluator.spark)(functools.partial(copy_context().run, rewritten, n)) for n in range(len(groups))]
+    most = limits().file_threads if _is_local(evaluator) else _MOST_BINS
+    workers = max(1, min(evaluator.spark.sparkContext.defaultParallelism, most))  # a bin is written by one task or few
+    blocks = side_by_side(lambda rewrite: rewrite(), bins, workers)
+    pa.default_memory_pool().release_unused()  # what row groups took, which Arrow would keep
+    return {p: rows for p, rows in living.items() if rows}, blocks
 
 
 def _read(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table | None:
@@ -159,15 +153,25 @@ def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], li
 
 
 def _moved(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, snapshot: Snapshot) -> RowBlock:
-    """The rows of the inputs in their present order, as a block of one file.
+    """The rows of the inputs in their present order, as a block of one file, or of several where the session says how many rows a file holds at most."""
+    if _is_for_arrow(evaluator, inputs):
+        most = int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
+        with suppress(Doubtful):
+            files = move_rows(evaluator.store, inputs, living, snapshot, max_records=most, case_sensitive=evaluator.rows.case_sensitive)
+            return file_block("derived", 0, files, origin=moved_origin(inputs, living))
+    frame = with_hashed_path(_frame(_whole_files(evaluator), inputs, snapshot))
+    return _written(evaluator, frame.coalesce(1), inputs, living, None, snapshot)
 
-    Written by one task that reads the inputs one after the other; where they are more than a few, the order of neighbouring inputs is Spark's: by size.
-    """
-    if (table := _read(evaluator, inputs, snapshot)) is not None:
-        return driver_block("derived", 0, table, _origin(inputs, living))
-    scanner, size = _whole_files(evaluator), -(-len(inputs) // _SCANS)
-    frames = [with_hashed_path(_frame(scanner, inputs[at : at + size], snapshot)) for at in range(0, len(inputs), size)]
-    return _written(evaluator, functools.reduce(DataFrame.unionAll, frames).coalesce(1), inputs, living, None, snapshot)
+
+def _is_for_arrow(evaluator: Evaluator, inputs: Sequence[Slice]) -> bool:
+    """Whether the driver is to rewrite a bin.  On a cluster the executors do, if the rows are many: they are nearer to the store, and more."""
+    if sum(s.file.size_bytes for s in inputs) > limits().moved_bytes:
+        return False
+    return _is_local(evaluator) or evaluator.physical_rows(inputs) <= limits().local_rows
+
+
+def _is_local(evaluator: Evaluator) -> bool:
+    return str(evaluator.spark.sparkContext.master).startswith("local")
 
 
 def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, order: Order, snapshot: Snapshot) -> RowBlock:
@@ -176,7 +180,7 @@ def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, orde
     num_files = min(max(1, num_rows), -(-sum(map(_live_bytes, inputs)) // order.target_bytes))
     if num_files <= 1 and (table := _read(evaluator, inputs, snapshot)) is not None:
         along = local_order(table, order)
-        block = driver_block("derived", 0, table.take(pa.array(along)), _origin(inputs, living).take(along))
+        block = driver_block("derived", 0, table.take(pa.array(along)), moved_origin(inputs, living).loaded().take(along))
         return replace(block, payload=replace(block.payload, clustering=order.clustering))
     scanner = evaluator.scanner
     place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])

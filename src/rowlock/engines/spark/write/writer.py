@@ -30,7 +30,7 @@ from rowlock.boundary.row_identity import columns_of, identities_in
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.row_ids import moving_frame, with_identities
+from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, local_frame, physical_schema, reshaped, table_schema, without_void
 from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
@@ -40,6 +40,7 @@ from rowlock.parquet.blocks import StagedRows, logical
 from rowlock.parquet.compression import codec_of
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import names_in_files
+from rowlock.parquet.row_ids import with_identities
 from rowlock.parquet.writing import PartitionValues, stats_leaves
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile

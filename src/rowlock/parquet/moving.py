@@ -1,0 +1,160 @@
+"""Moves the live rows of data files into new files, in their present order, a portion at a time: OPTIMIZE and REORG where Arrow reads the files as Spark would.
+
+A row keeps its place among the live rows, so where it came from is a sum of lengths (`moved_origin`), and no file need hold it (I5).
+Rows keep their ids and commit versions where the table tracks them (I6).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from rowlock.boundary.provenance import Provenance, StoredOrigin
+from rowlock.boundary.row_identity import columns_of, identities_in
+from rowlock.conflict.delta import Slice
+from rowlock.exceptions import CorruptLog
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import open_parquet
+from rowlock.parquet.physical import Doubtful, nullable_schema
+from rowlock.parquet.reading import DataFile
+from rowlock.parquet.row_ids import held_ids, with_identities
+from rowlock.parquet.variants import has_variant
+from rowlock.parquet.writing import stored_rows, write_portions
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.deletion_vector import bitmap_to_numpy, living_mask
+from rowlock.storage.store import ObjectStore, discard
+
+Numbers = npt.NDArray[np.int64]
+_GROUP_ROWS, _GROUP_BYTES = 1 << 20, 128 << 20
+"""Rows in a row group of a new file at most, and about their size in memory."""
+_PORTION_ROWS, _PORTION_BYTES = 1 << 17, 16 << 20
+"""Rows that are read at a time at most, and about their size in the old file before it is compressed."""
+Living = Mapping[str, BitMap64]
+"""By path, the positions of the live rows of the files that are rewritten."""
+
+
+def moved_origin(inputs: Sequence[Slice], living: Living) -> StoredOrigin:
+    """The addresses of all live rows of the inputs, one after the other, computed when they are asked for."""
+    ends = np.cumsum([0, *(len(living[s.path]) for s in inputs)])
+
+    def read() -> Iterator[Provenance]:
+        for piece in inputs:
+            positions = bitmap_to_numpy(living[piece.path])
+            yield Provenance((piece.path,), np.zeros(len(positions), np.int32), positions)
+
+    filled = [(s.path, int(start), int(end)) for s, (start, end) in zip(inputs, pairwise(ends), strict=True) if start < end]
+    runs = {path: (start, end - start) for path, start, end in filled}
+    return StoredOrigin(tuple(runs), int(ends[-1]), read, {path: living[path] for path in runs}, runs)
+
+
+def move_rows(
+    store: ObjectStore, inputs: Sequence[Slice], living: Living, snapshot: Snapshot, *, max_records: int | None = None, case_sensitive: bool = False
+) -> list[AddFile]:
+    """Writes the live rows of the inputs, which lie in one partition, into new files of at most `max_records` rows; no file for no rows.
+
+    Raises Doubtful where Spark must read a file, CorruptLog where a file holds other rows than the log says; no new file is left then.
+    """
+    mover = _Mover(store, inputs, living, snapshot, case_sensitive)
+    num_rows = sum(len(living[s.path]) for s in inputs)
+    most = max_records or max(1, num_rows)
+    files: list[AddFile] = []
+    try:
+        for start in range(0, num_rows, most):
+            files.append(write_portions(store, functools.partial(mover.groups, start, start + most), mover.values, snapshot))
+    except BaseException:
+        discard(store, (f.path for f in files))
+        raise
+    return files
+
+
+class _Mover:
+    def __init__(self, store: ObjectStore, inputs: Sequence[Slice], living: Living, snapshot: Snapshot, case_sensitive: bool) -> None:
+        self._store, self._inputs, self._living, self._snapshot, self._case_sensitive = store, inputs, living, snapshot, case_sensitive
+        self._columns = columns_of(snapshot)
+        self.values = dict(inputs[0].file.partition_values) if inputs else {}
+        assert all(s.file.partition_values == self.values for s in inputs), "a bin lies within one partition"
+        self._wanted = pa.schema([f for f in nullable_schema(to_arrow(snapshot.schema)) if f.name not in snapshot.partition_columns])
+        if any(has_variant(f.type) for f in self._wanted):
+            raise Doubtful("variants are shredded as the session's settings say", "variants")
+        if all(pa.types.is_null(f.type) for f in self._wanted):
+            raise Doubtful("the table has no column that files hold", "tables without stored columns")
+
+    def groups(self, start: int, end: int) -> Iterator[pa.Table]:
+        """The live rows from number `start` to `end`, in portions for row groups."""
+        held: list[pa.Table] = []
+        num_rows = size_bytes = 0
+        for rows in self._stored(start, end):
+            held.append(rows)
+            num_rows, size_bytes = num_rows + rows.num_rows, size_bytes + rows.nbytes
+            if num_rows >= _GROUP_ROWS or size_bytes >= _GROUP_BYTES:
+                held = [pa.concat_tables(held)]
+                yield held[0].slice(0, _GROUP_ROWS)
+                held = [held[0].slice(_GROUP_ROWS)]
+                num_rows, size_bytes = held[0].num_rows, 0
+        if num_rows:
+            yield pa.concat_tables(held)
+
+    def _stored(self, start: int, end: int) -> Iterator[pa.Table]:
+        """The live rows from number `start` to `end` as data files hold them."""
+        at = 0
+        for piece in self._inputs:
+            after = at + len(self._living[piece.path])
+            if at < end and start < after:
+                try:
+                    yield from self._of_file(piece, max(0, start - at), end - at)
+                except (pa.ArrowInvalid, OSError) as e:
+                    raise CorruptLog(f"{piece.path} cannot be read: {e}. See rowlock check; nothing was committed", table=self._store.root) from e
+            at = after
+
+    def _of_file(self, piece: Slice, first: int, end: int) -> Iterator[pa.Table]:
+        """Those of a file's live rows whose numbers among them are `first` to `end`."""
+        file, root = piece.file, self._store.root
+        with open_parquet(self._store, file.path, file.size_bytes) as source:
+            metadata = source.metadata
+            mask = living_mask(metadata.num_rows, piece.without or BitMap64(), file.path, root)
+            if (found := int(mask.sum())) != (said := len(self._living[file.path])):
+                raise CorruptLog(
+                    f"{file.path} holds other rows than the log says: {found:,}, not {said:,}. See rowlock check; nothing was committed", table=root
+                )
+            opened = DataFile(source, file, self._snapshot, self._wanted, case_sensitive=self._case_sensitive)
+            also = [n for n in (self._columns.names if self._columns else ()) if n in source.schema_arrow.names]
+            at = before = 0
+            for group in range(metadata.num_row_groups):
+                size = metadata.row_group(group).num_rows
+                alive = int(mask[at : at + size].sum())
+                if before < end and first < before + alive:
+                    portions = opened.portions(group, _portion_rows(size, metadata.row_group(group).total_byte_size), also)
+                    yield from self._living_in(portions, mask, at, first - before, end - before, file)
+                at, before = at + size, before + alive
+
+    def _living_in(
+        self, portions: Iterable[tuple[pa.Table, pa.Table]], mask: npt.NDArray[np.bool_], at: int, first: int, end: int, file: AddFile
+    ) -> Iterator[pa.Table]:
+        """Those live rows of portions that begin at position `at` of the file whose numbers among them are `first` to `end`."""
+        before = 0
+        for rows, ids in portions:
+            alive = np.flatnonzero(mask[at : at + rows.num_rows])
+            taken = alive[max(0, first - before) : max(0, end - before)]
+            if len(taken):
+                yield self._as_stored(rows, ids, file, taken + at, taken)
+            at, before = at + rows.num_rows, before + len(alive)
+
+    def _as_stored(self, rows: pa.Table, ids: pa.Table, file: AddFile, positions: Numbers, taken: Numbers) -> pa.Table:
+        """Those of the rows that are `taken`, from these positions of the file, as data files hold them; `ids` are the rows' own by the file, if it has any."""
+        if len(taken) < rows.num_rows:
+            rows, ids = rows.take(pa.array(taken)), ids.take(pa.array(taken))
+        if self._columns is not None:
+            columns = self._columns
+            rows = with_identities(rows, identities_in(file, positions, lambda _, at: held_ids(ids, columns, len(at))), columns)
+        return stored_rows(rows, self._snapshot)[0]
+
+
+def _portion_rows(num_rows: int, size_bytes: int) -> int:
+    return max(1, min(_PORTION_ROWS, num_rows * _PORTION_BYTES // max(1, size_bytes)))
