@@ -102,7 +102,6 @@ def ids(spark: SparkSession, path: str) -> dict[int, int]:
     "several outputs-update-optimize first",
     "strings-merge-optimize last",
     "tracked, by Arrow-update-optimize first",
-    "several outputs, by Arrow-delete-optimize last",
     why="each statement once, over three layouts, and both ways to move rows; the swarm follows rows through compactions too",
 )
 def test_what_runs_beside_optimize_changes_its_own_rows(
