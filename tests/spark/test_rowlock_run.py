@@ -14,6 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+import rowlock
 from rowlock.api import enable
 from rowlock.engines.spark.session.delta_spark_programs import CATALOG, EXTENSION, without_classes, without_jars
 
@@ -155,6 +156,27 @@ sys.exit(3)
     assert missing.returncode == 2 and "there is no program 'nowhere.py'" in missing.stderr
     shown = _run([sys.executable, "-m", "rowlock", "run", "--script"], tmp_path)
     assert shown.stdout.strip() == str(SOURCES / "rowlock" / "cli" / "run.py")
+
+
+@pytest.mark.spark
+@pytest.mark.soak("a JVM of its own", ci=True)
+def test_a_program_may_end_beside_a_stream(tmp_path: Path) -> None:
+    """Its batch ends, or is not there (I1); no stack trace tells that nobody answers the JVM any more."""
+    program = tmp_path / "job.py"
+    program.write_text(f"""\
+import time, rowlock
+spark = rowlock.enable(rowlock.spark(cores=2, memory_mb=768))
+rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+query = rows.writeStream.format("delta").option("checkpointLocation", {str(tmp_path / "checkpoint")!r}).start({str(tmp_path / "copy")!r})
+while len(query.recentProgress) < 3:
+    time.sleep(0.1)
+print("end", query.isActive)
+""")
+    done = _run([sys.executable, str(program)], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "end True\n")
+    assert not [line for line in done.stderr.splitlines() if "ERROR" in line or "Exception" in line or line.startswith("\tat ")], done.stderr
+    values = rowlock.to_arrow(str(tmp_path / "copy")).column("value").to_pylist()
+    assert sorted(values) == list(range(len(values))) and values
 
 
 def test_too_late_is_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from rowlock.conditions import ANY, NO_STATE
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.sql.compiled import Classes
 from rowlock.engines.spark.sql.parsing import start_callback_server
-from rowlock.engines.spark.sql.streams import still
+from rowlock.engines.spark.sql.streams import still, stop_at_exit
 
 _FAILED = "\x01rowlock failed"
 _KEPT_ERRORS = 64
@@ -143,6 +143,8 @@ class Callback:
             return answers.relation(spark, given[1])
         if what == "stream":
             return answers.stream(spark, str(given[1]), str(given[2]), [given[3][n] for n in range(len(given[3]))])
+        if what in ("stream_columns", "sink"):
+            stop_at_exit(spark)
         if what in ("stream_columns", "stream_open"):
             options, schema = _texts(given[1]), None if given[2] is None else str(given[2])
             return answers.stream_columns(spark, options, schema) if what == "stream_columns" else answers.stream_open(spark, options, schema, str(given[3]))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -12,6 +16,27 @@ from pyspark.sql import DataFrame, SparkSession
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst
 from rowlock.exceptions import InvalidInput
+
+_STOPPED_AT_EXIT: dict[int, weakref.WeakSet[SparkSession]] = {}
+"""By process (a forked child stops nothing of its parent's), the sessions whose queries are stopped when the process ends."""
+_STOP_TIMEOUT = "10s"
+
+
+def stop_at_exit(spark: SparkSession) -> None:
+    """Stops the session's queries when this process ends: a batch that ran on would fail with a stack trace, since Python no longer answers the JVM."""
+    if not _STOPPED_AT_EXIT:
+        atexit.register(_stop_queries)
+    _STOPPED_AT_EXIT.setdefault(os.getpid(), weakref.WeakSet()).add(spark)
+
+
+def _stop_queries() -> None:
+    """A batch that is at work may end first, for ten seconds at most; whatever fails here, the process ends.  Spark logs a job that is stopped as an error."""
+    for spark in [s for s in _STOPPED_AT_EXIT.get(os.getpid(), ()) if s.sparkContext._jsc is not None]:
+        for query in spark.streams.active:
+            with suppress(Exception):
+                spark.sparkContext.setLogLevel("OFF")
+                spark.conf.set("spark.sql.streaming.stopTimeout", _STOP_TIMEOUT)
+                query.stop()
 
 
 class NumberedFiles:
