@@ -41,7 +41,7 @@ check: $(VENV)/.test  ## ruff (rules and format), mypy --strict, the tests of th
 	$(BIN)/mypy
 	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_structure.py
 
-bench: $(VENV)/.test  ## everything beside delta-spark, deltalake and plain Parquet (ARGS="--quick", ARGS="shapes appends --rounds 1", ARGS=--write for docs/figures.md)
+bench: $(VENV)/.test  ## everything beside delta-spark, deltalake and plain Parquet (ARGS="--quick", ARGS="shapes appends --rounds 1", ARGS="--results docs/figures.jsonl" and then ARGS=--write for docs/figures.md)
 	$(BIN)/rowlock bench $(ARGS)
 
 crash: $(VENV)/.test  ## kills a writer 50 times at random points and checks the table each time

@@ -166,7 +166,7 @@ def _setting(measurements: Sequence[Measurement]) -> list[str]:
         else "Nothing else ran on the machine.",
         "",
         f"{'Every table was right at the end.' if all(m.exact for m in measurements) else 'Where a table was not right at the end, that is said below its figures.'} "
-        "These pages are made by `rowlock bench --write` from `docs/figures.jsonl`.",
+        "This page is made by `rowlock bench --write` of `docs/figures.jsonl`, where `rowlock bench --results docs/figures.jsonl` puts what it measures.",
     ]
 
 

@@ -145,18 +145,20 @@ def bench(
         list[str] | None, typer.Argument(help="What to measure: contended, shapes, appends, ... Default: everything.", show_default=False)
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Measure once, on small tables: a first impression in some minutes.")] = False,
-    rounds: Annotated[int, typer.Option(help="How often each is measured. Default: 3, with --quick 1.", min=1, show_default=False)] = 0,
+    rounds: Annotated[int | None, typer.Option(help="How often each is measured. Default: 3, with --quick 1.", min=1, show_default=False)] = None,
     results: Annotated[Path | None, typer.Option(help="Keep each result as a line of this file, and go on with what it lacks.")] = None,
     seed: Annotated[int, typer.Option(help="Decides the order of the measurements.")] = 0,
     write: Annotated[
-        bool, typer.Option("--write", help="Write docs/figures.md, its pictures and the README's table from docs/figures.jsonl, after measuring what it lacks.")
+        bool, typer.Option("--write", help="Measure nothing: write docs/figures.md, its pictures and the README's table from docs/figures.jsonl.")
     ] = False,
 ) -> bool:
     """Measure Rowlock beside delta-spark, deltalake and plain Parquet on this machine."""
     _needs_checkout("rowlock_bench")
-    from rowlock_bench.command import bench
+    from rowlock_bench import command as of_bench
 
-    return bench(_console(), suites or [], quick=quick, rounds=rounds or (1 if quick else 3), results=results, seed=seed, write=write)
+    if write:
+        return of_bench.write(_console())
+    return of_bench.bench(_console(), suites or [], quick=quick, rounds=rounds or (1 if quick else 3), results=results, seed=seed)
 
 
 @command()

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from rowlock.cli.main import app
 from rowlock.exceptions import InvalidInput, RowlockError
-from rowlock_bench import harness, page
+from rowlock_bench import command, harness, page
 from rowlock_bench.engines import DELTA_SPARK, PARQUET, ROWLOCK
 from rowlock_bench.harness import Measurement
 from rowlock_bench.suites import DELTALAKE, SUITES
@@ -61,6 +63,26 @@ def test_the_first_page_and_the_pictures(tmp_path: Path) -> None:
     assert page.bars(RESULTS).count("<rect") == 4
     ratios = page.ratios(RESULTS)
     assert ratios.count("<rect") == 4 and "20 x delta-spark" in ratios and "Writers of one file, as threads" in ratios
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its options reach what they are for; a suite that is none is named; without results nothing is written."""
+    asked: list[tuple[str, int]] = []
+
+    def answer(module: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        asked.append((module, parameters["times"]))
+        return {"figures": {"import and one append, s": 0.1}, "exact": True, "phases": {}}
+
+    monkeypatch.setattr(harness, "measure", answer)
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "figures.jsonl")
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    for options, times, rounds in ((["--quick"], 3, 1), ([], 9, 3), (["--rounds", "2"], 9, 2)):
+        done = CliRunner().invoke(app, ["bench", "start", *options])
+        assert done.exit_code == 0 and "The first append of a process" in done.output, done.output
+        assert asked == [("start", times)] * 2 * rounds
+        asked.clear()
+    assert CliRunner().invoke(app, ["bench", "strat"]).exit_code == 2
+    assert "There are no results" in CliRunner().invoke(app, ["bench", "--write"]).output and not list(tmp_path.iterdir())
 
 
 def test_results_are_kept_and_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
