@@ -216,7 +216,7 @@ def ratios(measurements: Sequence[Measurement]) -> str:
     shown = [(title, found) for title, found in groups if found]
     values = [v for _, found in shown for _, t in found for v in t]
     low, high = math.log10(min([*values, 0.5])), math.log10(max([*values, 2.0]))
-    left, width = 380, 980
+    left, width = 350, 980
 
     def at(value: float) -> float:
         return round(left + (math.log10(value) - low) / (high - low) * (width - left - 150), 1)
@@ -227,7 +227,7 @@ def ratios(measurements: Sequence[Measurement]) -> str:
         y += 26
         for line, (least, middle, greatest) in found:
             start, end = sorted((at(1), at(middle)))
-            parts.append(f'<text x="{left - 110}" y="{y + 14}" text-anchor="end" class="small">{escape(line.name)}</text>')
+            parts.append(f'<text x="{left - 16}" y="{y + 14}" text-anchor="end" class="small">{escape(line.name)}</text>')
             parts.append(
                 f'<rect x="{start}" y="{y + 4}" width="{max(round(end - start, 1), 1)}" height="12" rx="2" class="{"ours" if middle >= 1 else "worse"}"/>'
             )
