@@ -1,4 +1,4 @@
-"""Checkpoints of simulated tables are tables of Arrow's own format: the columns that Parquet would hold, for a tenth of the time.
+"""The files of simulated logs cost little: checkpoints are tables of Arrow's own format, and the actors of a schedule parse each commit once.
 
 What Parquet makes of them is outside of the worlds, and has tests of its own (tests/unit/log).
 """
@@ -6,13 +6,14 @@ What Parquet makes of them is outside of the worlds, and has tests of its own (t
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
-from rowlock.log import checkpoint_reader, checkpoint_writer
+from rowlock.log import checkpoint_reader, checkpoint_writer, replay
 
 
 class ArrowFile:
@@ -41,14 +42,17 @@ def write_table(table: pa.Table, where: Any, **options: Any) -> None:
 
 
 @contextlib.contextmanager
-def checkpoints_without_parquet() -> Iterator[None]:
-    """Keeps checkpoints in this format until the block ends."""
+def cheap_files() -> Iterator[None]:
+    """Keeps checkpoints in this format, and what the code under test made of a commit's bytes, until the block ends."""
     modules: tuple[Any, Any] = checkpoint_reader, checkpoint_writer
+    commits: Any = replay
+    parse, commits.parse_commit = commits.parse_commit, functools.cache(commits.parse_commit)
     before = [m.pq for m in modules]
     for module in modules:
         module.pq = SimpleNamespace(ParquetFile=ArrowFile, write_table=write_table)
     try:
         yield
     finally:
+        commits.parse_commit = parse
         for module, pq in zip(modules, before, strict=True):
             module.pq = pq

@@ -20,7 +20,7 @@ from rowlock.transaction.transaction import Table
 from rowlock.transaction.two_phase import prepare
 from rowlock_simulation import judge, judge_together, together
 from rowlock_simulation.actions import Action, Done, perform
-from rowlock_simulation.arrow_files import checkpoints_without_parquet
+from rowlock_simulation.arrow_files import cheap_files
 from rowlock_simulation.draw import COLUMNS, COUNTERS
 from rowlock_simulation.history import History
 from rowlock_simulation.memory.sql.script import Append
@@ -87,7 +87,7 @@ def run(plan: Plan) -> Result:
     """Runs a plan to its end, and judges it."""
     scheduler = Scheduler(f"{plan.world} {plan.seed}")
     outcomes: list[Outcome] = []
-    with simulated(scheduler), checkpoints_without_parquet(), limited(**plan.limits), _quiet(), _posted_above(plan.inline_bytes):
+    with simulated(scheduler), cheap_files(), limited(**plan.limits), _quiet(), _posted_above(plan.inline_bytes):
         servers = servers_of(plan, scheduler)
         nobody = outside(servers, scheduler)
         try:

@@ -46,7 +46,7 @@ class CheckpointState:
 
 
 def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_only: bool = False) -> CheckpointState:
-    """Reads a checkpoint from its files; with `removes_only`, the remove actions instead of the live files.  Raises CorruptLog."""
+    """Reads a checkpoint from its files; with `removes_only`, the remove actions alone.  Raises CorruptLog."""
     state, wanted = CheckpointState(), "remove" if removes_only else "add"
     for file in files:
         _read_file(store, file.key, state, wanted)
@@ -127,7 +127,7 @@ def _read_json(body: bytes, state: CheckpointState, wanted: str, root: str) -> N
 def _read_parquet(source: Any, state: CheckpointState, wanted: str, root: str) -> None:
     file = pq.ParquetFile(source, read_dictionary=[])
     schema = file.schema_arrow
-    small = [name for name in (("sidecar",) if wanted == "sidecar" else _SMALL) if schema.get_field_index(name) >= 0]
+    small = [name for name in (_SMALL if wanted == "add" else ("sidecar",)) if schema.get_field_index(name) >= 0]
     removes = ["remove"] if wanted == "remove" and schema.get_field_index("remove") >= 0 else []
     for group in range(file.num_row_groups):
         table = file.read_row_group(group, columns=[*small, *removes], use_threads=_has_many_rows(file, group))
@@ -153,9 +153,10 @@ def _non_null_actions(table: pa.Table, name: str) -> Iterator[dict[str, Any]]:
     column = table.column(name)
     if column.null_count == len(column):
         return
-    column = column.combine_chunks()
-    for value in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
-        if value.get(_REQUIRED[name]) is not None:
+    if len(column) > _MANY_ROWS:
+        column = column.drop_null()
+    for value in column.to_pylist(maps_as_pydicts="lossy"):
+        if value is not None and value.get(_REQUIRED[name]) is not None:
             yield value
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from rowlock.conditions import Condition, named
@@ -162,6 +163,7 @@ def check_readable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"column mapping mode {column_mapping_mode(metadata.configuration)}", "read", table)
 
 
+@lru_cache(maxsize=128)  # every transaction asks, mostly of the same definition; a refusal is not kept
 def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
     """Raises UnsupportedFeature (access 'write' or 'read') naming the first feature that prevents writing this table."""
     check_readable(protocol, metadata, table)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import unquote
 
 from rowlock.exceptions import InvalidInput
@@ -156,6 +157,7 @@ def from_spark_file_path(file_path: str, root: str) -> str:
     return relative_to(root, decode(file_path))
 
 
+@lru_cache(maxsize=8192)
 def check_key(key: str) -> str:
     """Returns `key` if it is a valid storage key (relative, with `/`, without `..`); raises InvalidInput for one that could leave the table's folder."""
     if not key or key.startswith("/") or _SCHEME.match(key) or "\\" in key or "\0" in key or any(part in ("..", ".", "") for part in key.split("/")):

@@ -160,6 +160,16 @@ def _extremes(column: pa.ChunkedArray, type_: DataType) -> tuple[Any, Any] | Non
         return None
 
 
+def from_values(num_records: int, values: Mapping[ColumnPath, Sequence[Any]], leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int) -> str:
+    """The statistics of one file with so many rows, from those values of each leaf that are not null: for few rows faster than `from_arrow`."""
+    lows: dict[ColumnPath, Any] = {}
+    highs: dict[ColumnPath, Any] = {}
+    for path, type_ in leaves:
+        if values[path] and _has_bounds(type_):
+            _put_bounds(path, type_, min(values[path]), max(values[path]), lows, highs, text_characters)
+    return _render(num_records, lows, highs, {path: num_records - len(values[path]) for path, _ in leaves}, tight=True)
+
+
 def _scalar_value(scalar: pa.Scalar) -> Any:
     """The Python value of a scalar; a time as its number since 1970, since Python's years end at 9999."""
     return scalar.value if pa.types.is_timestamp(scalar.type) or pa.types.is_date32(scalar.type) else scalar.as_py()

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-import pyarrow as pa
 
 from rowlock import clock
 from rowlock.boundary.row_identity import NONE, Identities, Materialized, Numbers, columns_of
@@ -20,7 +19,6 @@ from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, ChangeType, cdc_action
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import PrimitiveType, StructType
@@ -162,7 +160,7 @@ def typed_partition(values: Mapping[str, str | None], schema: StructType) -> dic
 
 
 def statistics_of(rows: Sequence[Mapping[str, Value]], snapshot: Snapshot) -> str:
-    """The statistics (JSON) of a file with these rows, made by the same code as for Parquet files."""
+    """The statistics (JSON) of a file with these rows."""
     leaves = statistics.indexed_leaves(snapshot.schema, partition_columns=snapshot.metadata.partition_columns)
-    arrays = {path[0]: pa.array([row[path[0]] for row in rows], type=to_arrow_type(type_)) for path, type_ in leaves}
-    return statistics.from_arrow(pa.table(arrays), leaves, text_characters=snapshot.properties.stats_text_characters)
+    values = {path: [value for row in rows if (value := row[path[0]]) is not None] for path, _ in leaves}
+    return statistics.from_values(len(rows), values, leaves, text_characters=snapshot.properties.stats_text_characters)
