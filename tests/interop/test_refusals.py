@@ -26,8 +26,14 @@ def created(columns: str, layout: str = "") -> Callable[[SparkSession, str], Non
     return by_delta_spark
 
 
+def renamed_within(spark: SparkSession, path: str) -> None:
+    """A table whose bounds name a field that is called otherwise since."""
+    created("id bigint, v bigint, c STRUCT<a: CHAR(3)>", "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")(spark, path)
+    sql(spark, path, "ALTER TABLE T RENAME COLUMN c.a TO z")
+
+
 WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
-    "lengths": ("char and varchar columns (the bounds of c would not be enforced)", created("id bigint, v bigint, c char(3)", "PARTITIONED BY (c)")),
+    "lengths": ("char and varchar columns (the bounds of c would not be enforced)", renamed_within),
 }
 
 

@@ -15,7 +15,7 @@ from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, StatementRefused, UnsupportedFeature
 from rowlock.limits import limited
 from rowlock.protocol.char_varchar import KEY
-from spark.support import read, rows, unchanged, version, winner
+from spark.support import in_order, read, rows, unchanged, version, winner
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake and DuckDB give char values as they are stored, without the spaces that Spark adds")]
 WAYS = pytest.mark.parametrize("way", ["driver", "jobs"])
@@ -160,8 +160,44 @@ def test_bounds_are_widened_and_shown_and_others_refused(spark: SparkSession, ta
     assert read(spark, table_path) == rows(spark.read.format("delta").load(table_path))
     with unchanged(table_path), pytest.raises(ConstraintViolated):
         rowlock.sql(spark, f"INSERT INTO {t} (id, theirs) VALUES (3, 'abc')")
-    with pytest.raises(UnsupportedFeature, match="char"):
-        rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}-by` (c CHAR(2), n INT) USING delta PARTITIONED BY (c)")
+
+
+@WAYS
+@pytest.mark.short("driver", ci=("jobs",), why="the same statements the other way")
+def test_a_value_of_a_partition_is_the_same_with_its_spaces_and_without(spark: SparkSession, table_path: str, way: str) -> None:
+    """delta-spark stores char values as they come, so one value has two partitions: each statement takes them for one, and a copy keeps the bound."""
+    t = f"delta.`{table_path}`"
+
+    def found(condition: str = "true") -> list[int]:
+        whole = rows(rowlock.read(spark, table_path))
+        assert whole == rows(spark.read.format("delta").load(table_path)) == in_order(tuple(r.values()) for r in rowlock.to_arrow(table_path).to_pylist())
+        return sorted(r[0] for r in rowlock.read(spark, table_path).where(condition).collect())
+
+    with by(way):
+        rowlock.sql(spark, f"CREATE TABLE {t} (id INT, c CHAR(3)) USING delta PARTITIONED BY (c)")
+        spark.sql(f"INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+        rowlock.sql(spark, f"INSERT INTO {t} VALUES (3, 'a'), (4, 'b   '), (5, NULL)")
+        rowlock.append(table_path, pa.table({"id": pa.array([6], pa.int32()), "c": ["a"]}))
+        with unchanged(table_path), pytest.raises(ConstraintViolated):
+            rowlock.append(table_path, pa.table({"id": pa.array([7], pa.int32()), "c": ["long"]}))
+        assert found("c = 'a'") == [1, 3, 6] and found("c IN ('b', 'x')") == [2, 4]
+        table = DeltaTable.forPath(spark, table_path)
+        table.update("c = 'a' AND id < 3", {"id": "id + 10"})
+        table.optimize().where("c = 'a'").executeCompaction()
+        assert found() == [2, 3, 4, 5, 6, 11]
+        table.delete("c = 'b' AND id = 2")
+        rowlock.sql(spark, f"INSERT OVERWRITE {t} PARTITION (c = 'a') SELECT 20")
+        assert found() == [4, 5, 20]
+        spark.sql(f"INSERT INTO {t} VALUES (21, 'a')")
+        rowlock.write(spark.sql("SELECT 22 AS id, 'a' AS c"), table_path, mode="overwrite", partition_overwrite_mode="dynamic")
+        assert found() == [4, 5, 22]
+        spark.sql(f"INSERT INTO {t} VALUES (23, 'a')")
+        rowlock.sql(spark, f"INSERT INTO {t} REPLACE WHERE c = 'a' VALUES (24, 'a')")
+        rowlock.sql(spark, f"MERGE INTO {t} t USING (SELECT 'b' AS c) s ON t.c = rpad(s.c, 3, ' ') WHEN MATCHED THEN DELETE")
+        assert found() == [5, 24]
+        rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}-copy` USING delta PARTITIONED BY (c) AS SELECT * FROM {t}")
+        rowlock.write(rowlock.read(spark, table_path), f"{table_path}-copy", mode="overwrite", overwrite_schema=True, partition_by=["c"])
+    assert metadata(f"{table_path}-copy", spark) == {"id": None, "c": "char(3)"} and read(spark, f"{table_path}-copy") == read(spark, table_path)
 
 
 WITHIN = """id INT, s STRUCT<a: CHAR(3), b: VARCHAR(3), n: INT>, l ARRAY<VARCHAR(3)>, m MAP<VARCHAR(3), CHAR(2)>, d ARRAY<STRUCT<x: CHAR(2), y: MAP<INT, VARCHAR(2)>>>"""

@@ -85,6 +85,22 @@ def test_columns_are_added_and_steps_are_committed_once_by_each_entrance(spark: 
         run(spark, table_path, 6)
 
 
+def test_a_table_is_replaced_once_by_a_step(spark: SparkSession, table_path: str) -> None:
+    """The rows of a batch that is tried again are not written again, also where the batch makes the table anew."""
+    make(spark, table_path, [(1, "a")], "id int, s string")
+
+    def replace(value: int) -> None:
+        rowlock.sql(spark, f"CREATE OR REPLACE TABLE delta.`{table_path}` USING delta AS SELECT {value} AS n")
+
+    with settings(spark, {APP: "a", STEP: 1}):
+        replace(1)
+        with unchanged(table_path):
+            replace(2)
+        spark.conf.set(PREFIX + STEP, "2")
+        replace(3)
+    assert read(spark, table_path) == [(3,)] and head(table_path).txns["a"].version == 2
+
+
 def test_a_delete_of_no_row_takes_no_step(spark: SparkSession, table_path: str) -> None:
     """As in delta-spark: what follows under the same number is the step, and the number stays set."""
     table = make(spark, table_path, [(1, "a")], "id int, s string")
@@ -106,6 +122,7 @@ def test_statements_through_a_table_are_steps_and_several_in_a_block_are_one(spa
         with unchanged(table_path):
             table.update(set={"s": "'no'"})
             table.delete()
+            assert table.merge(spark.sql("SELECT 9 AS id"), "false").whenNotMatchedInsertAll().execute().collect() == []
         spark.conf.set(PREFIX + STEP, "2")
         table.delete("id = 3")
         table.optimize().executeCompaction()

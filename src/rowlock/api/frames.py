@@ -296,6 +296,7 @@ def replace_with_rows(
     *,
     partition_by: Sequence[str],
     properties: Mapping[str, str],
+    app: SetTransaction | None = None,
     user_metadata: str | None = None,
     max_records: int | None = None,
     **options: Any,
@@ -305,7 +306,7 @@ def replace_with_rows(
     Raises ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then, else what making a table raises.
     """
     check_names(df.columns, handle.path)
-    with handle.commits("create", user_metadata, **options):
+    with handle.commits("create", user_metadata, **options), handle.step(app) as step:
         metadata = metadata_of_rows(
             columns_of_replaced(handle, df),
             handle.path,
@@ -322,6 +323,7 @@ def replace_with_rows(
             managed=made.managed,
             write=writer_of(handle, df, max_records),
             properties=properties,
+            app=step,
         )
 
 

@@ -261,7 +261,7 @@ class DeltaMergeBuilder:
         The source is computed by Spark jobs, on executors; rows are matched there, or on the driver where they are few.
 
         Returns:
-            A DataFrame of one row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows.
+            A DataFrame of one row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows; of none for a step that is in the log already.
 
         Raises:
             MultipleMatches: Two source rows change one table's row.
@@ -305,7 +305,7 @@ class DeltaMergeBuilder:
 
         receipt = self._handle.run("MERGE", plan, metadata=wider) if evolves and isinstance(self._handle, Handle) else self._handle.run("MERGE", plan)
         self._receipts.last = receipt
-        return merge_frame(self._handle.spark, receipt.metrics)
+        return merge_frame(self._handle.spark, receipt.metrics).limit(0 if receipt.already_committed else 1)
 
 
 def _shown(name: str, clause: Clause) -> str:

@@ -32,7 +32,6 @@ from rowlock.engines.spark.statements.sources import Source, frame_of_now, versi
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
-from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema import StructType, nullable
@@ -159,7 +158,7 @@ def overwrite_schema(
     handle: Handle, df: DataFrame, *, partition_by: Sequence[str], app: SetTransaction | None = None, max_records: int | None = None
 ) -> Receipt:
     """Replaces rows, columns and partitioning of a table that is there by those of a DataFrame, in one commit.  Raises as `replacement.overwrite_schema` does."""
-    schema = without_char_partitions(nullable(columns_of_replaced(handle, df)), partition_by)
+    schema = nullable(columns_of_replaced(handle, df))
     return replacement.overwrite_schema(handle.state, schema, partition_by, writer_of(handle, df, max_records), app=app)
 
 

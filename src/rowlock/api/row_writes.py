@@ -10,7 +10,6 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
-from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import Widening, may_become, merged_schema, stays_in_family
@@ -108,9 +107,7 @@ def metadata_of_rows(
     if not rows.fields:
         raise SchemaMismatch("The rows have no columns, so no table is made of them", table=table, condition=named("DELTA_EMPTY_DATA"))
     creation.check_partition_columns(rows, partition_by, table)
-    metadata = creation.new_metadata(
-        schema_json(without_char_partitions(nullable(rows), partition_by)), partition_by, properties, description=description, table=table
-    )
+    metadata = creation.new_metadata(schema_json(nullable(rows)), partition_by, properties, description=description, table=table)
     checked_columns(metadata, cluster_by, table)
     creation.check_new_table(metadata, table, clustered=bool(cluster_by))
     return metadata

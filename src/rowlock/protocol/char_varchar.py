@@ -1,14 +1,14 @@
 """Columns of type char(n) and varchar(n), and such values inside of other types: strings with a bound, which is in the column's metadata as Spark writes it.
 
 Values are at most n characters; spaces at the end that are too many are cut off, and a char(n) is filled up with spaces, when it is written and
-when it is read: other engines store it as it came.  So no file is skipped by the statistics of a char column.  Inside of other types nothing is cut, and
-values are filled up when they are read alone.  Bounds that do not fit the column's type are read, and writing them is refused by `features`.  Pure.
+when it is read: other engines store it as it came, also as the value of a partition, which then has two spellings.  So no file is skipped by a char
+column.  Inside of other types nothing is cut, and values are filled up when they are read alone.  Bounds that do not fit the column's type are read, and writing them is refused by `features`.  Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rowlock.conditions import named
@@ -115,30 +115,16 @@ def is_known(field: StructField) -> bool:
     return True
 
 
-def unknown_bounds(schema: StructType, partition_columns: Sequence[str]) -> Iterator[str]:
-    """Dotted names of the fields whose bounds are not enforced: of no known form, in the metadata of a field of a struct, of a generated column, and char
-    columns by which the table is partitioned, where one value may have several spellings."""
+def unknown_bounds(schema: StructType) -> Iterator[str]:
+    """Dotted names of the fields whose bounds are not enforced: of no known form, in the metadata of a field of a struct, and of a generated column."""
     for path, f in schema.all_fields():
-        if len(path) == 1 and f.name in partition_columns and is_char(f.metadata.get(KEY)):
-            yield f.name
-        elif KEY in f.metadata and (len(path) > 1 or not is_known(f) or GENERATION_EXPRESSION in f.metadata):
+        if KEY in f.metadata and (len(path) > 1 or not is_known(f) or GENERATION_EXPRESSION in f.metadata):
             yield ".".join(path)
 
 
 def as_varchar(text: object) -> str:
     """The text of a column's metadata with varchar(n) for each char(n)."""
     return _CHAR.sub("varchar", str(text))
-
-
-def without_char_partitions(schema: StructType, partition_columns: Sequence[str]) -> StructType:
-    """The schema of a new table, whose partition columns are strings where the rows have char(n): these are refused for writing."""
-    partitions = {c.lower() for c in partition_columns}
-    return StructType(
-        tuple(
-            replace(f, metadata={k: v for k, v in f.metadata.items() if k != KEY}) if f.name.lower() in partitions and is_char(f.metadata.get(KEY)) else f
-            for f in schema.fields
-        )
-    )
 
 
 def conditions(schema: StructType) -> Iterator[tuple[str, str]]:

@@ -189,7 +189,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
             table,
             named("DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT", unsupportedFeatures=ZONELESS, supportedFeatures=", ".join(sorted(listed))),
         )
-    if (unknown := next(unknown_bounds(schema, metadata.partition_columns), None)) is not None:
+    if (unknown := next(unknown_bounds(schema), None)) is not None:
         raise _refusal(f"{CHAR_VARCHAR} (the bounds of {unknown} would not be enforced)", "write", table)
     for name, is_active in (*_REFUSED_WHILE_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):

@@ -107,9 +107,7 @@ _OF_ONE_STREAM = re.compile(r"\.ckpt_-?\d+$")
 _ALL = (
     # ---- what writes do ----
     _works("schema.autoMerge.enabled", "boolean", "false", "Columns that a table lacks are added by MERGE, INSERT and writes of DataFrames", *ROWS),
-    _works(
-        "write.txnAppId", "text", None, "With write.txnVersion: a write, UPDATE, DELETE or MERGE is that step of the application, and is committed once", *ROWS
-    ),
+    _works("write.txnAppId", "text", None, "With write.txnVersion: what writes rows is that step of the application, and is committed once", *ROWS),
     _works("write.txnVersion", "integer", None, "The number of the step", *ROWS),
     _works("write.txnVersion.autoReset.enabled", "boolean", "false", "write.txnVersion is unset after the statement that used it", *ROWS),
     _works("commitInfo.userMetadata", "text", None, "The text is in every commit of the session, and in the history"),

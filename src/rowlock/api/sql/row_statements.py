@@ -80,7 +80,7 @@ def merge(target: Target, plan: Any) -> DataFrame:
             builder = builder.whenNotMatchedBySourceDelete(condition)
         else:
             builder = builder.whenNotMatchedBySourceUpdate(condition, _assignments(target, action.assignments(), values))
-    return _answer(builder.execute(), table._receipts.last)
+    return builder.execute()
 
 
 def insert(target: Target, plan: Any) -> None:

@@ -156,7 +156,7 @@ def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool
     place.check("createOrReplace" if or_create else "replace")
     operation = "CREATE OR REPLACE TABLE AS SELECT" if or_create else "REPLACE TABLE AS SELECT"
     for name in options:
-        if name not in ("user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
+        if name not in ("app_id", "app_version", "user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
             target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
     frames.replace_with_rows(
         place.handle,
@@ -164,6 +164,7 @@ def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool
         _made(spec, place, operation),
         partition_by=spec.partitions,
         properties={**options.get("properties", {}), **spec.properties},
+        app=application(options.get("app_id"), options.get("app_version")),
         user_metadata=options.get("user_metadata"),
         max_records=options.get("max_records_per_file"),
         compression=options.get("compression"),

@@ -103,6 +103,7 @@ def replace_table(
     managed: bool = False,
     write: Write | None = None,
     properties: Mapping[str, str],
+    app: SetTransaction | None = None,
 ) -> Receipt:
     """Replaces the definition of a table and all its rows in one commit, computed again where others commit first.
 
@@ -123,8 +124,7 @@ def replace_table(
         protocol, fresh = creation.protocol_for(fresh, clustered=bool(cluster_by)), creation.stored(fresh)
         return with_row_ids(all_replaced(head, fresh, protocol, adds, creation.clustering_by(fresh, cluster_by, head.table)), head)
 
-    with rows:
-        return commit_from_head(state, operation, creation.parameters_of(metadata, cluster_by, managed), make, removes_rows=True, replaces=True)
+    return _committed_once(state, operation, creation.parameters_of(metadata, cluster_by, managed), make, rows, app, replaces=True)
 
 
 def overwrite_schema(
@@ -138,11 +138,8 @@ def overwrite_schema(
     rows = _NewRows(state, write)
     made_of: tuple[Metadata, Metadata] | None = None
 
-    def make(head: Snapshot) -> HeadActions | None:
+    def make(head: Snapshot) -> HeadActions:
         nonlocal made_of
-        if app is not None and head.has_step(app):
-            rows.discard()
-            return None
         refuse_on_append_only(head, "replace rows")
         if made_of is None or not is_harmless(made_of[0], head.metadata, head.protocol):
             made_of = head.metadata, _overwritten_metadata(head, schema, partition_by)
@@ -153,12 +150,34 @@ def overwrite_schema(
             fresh = replace(fresh, configuration={**fresh.configuration, column_mapping.MAX_ID: metadata.configuration[column_mapping.MAX_ID]})
         found = all_replaced(head, fresh, creation.protocol_for(fresh), adds, _clustering_left(head, fresh))
         metrics = {**found.metrics, "numRemovedFiles": len(head.files), "numRemovedBytes": head.files.total_size_bytes}
-        txns = () if app is None else (replace(app, last_updated_ms=clock.now_ms()),)
-        return with_row_ids(replace(found, metrics=metrics, txns=txns), head)
+        return with_row_ids(replace(found, metrics=metrics), head)
 
     parameters: dict[str, Any] = {"mode": "Overwrite", "partitionBy": list(creation.spelled(schema, partition_by)), "canOverwriteSchema": True}
+    return _committed_once(state, "WRITE", parameters, make, rows, app)
+
+
+def _committed_once(
+    state: SharedState,
+    operation: str,
+    parameters: Mapping[str, Any],
+    make: Callable[[Snapshot], HeadActions],
+    rows: _NewRows,
+    app: SetTransaction | None,
+    *,
+    replaces: bool = False,
+) -> Receipt:
+    """Commits what `make` gives for the head as the step `app` of an application; nothing where that step is in the log already."""
+
+    def step(head: Snapshot) -> HeadActions | None:
+        if app is None:
+            return make(head)
+        if head.has_step(app):
+            rows.discard()
+            return None
+        return replace(make(head), txns=(replace(app, last_updated_ms=clock.now_ms()),))
+
     with rows:
-        receipt = commit_from_head(state, "WRITE", parameters, make, removes_rows=True)
+        receipt = commit_from_head(state, operation, parameters, step, removes_rows=True, replaces=replaces)
     return replace(receipt, already_committed=True) if receipt.version is None else receipt
 
 

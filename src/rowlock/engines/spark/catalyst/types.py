@@ -156,6 +156,11 @@ def padded(value: Column, field: StructField) -> Column:
     return F.when(F.length(value) < bound.length, F.rpad(value, bound.length, " ")).otherwise(value)
 
 
+def marked(value: Column, field: StructField) -> Column:
+    """A value by the name of its column, with the mark by which Spark fills up what a char column is compared with."""
+    return value.alias(field.name, metadata={KEY: field.metadata[KEY]}) if KEY in field.metadata else value.alias(field.name)
+
+
 def store_policy(spark: SparkSession) -> str:
     """ANSI, LEGACY or STRICT, as `spark.sql.storeAssignmentPolicy` says."""
     return str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper()

@@ -25,7 +25,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, 
 
 from rowlock.caches import PATHS, Cache
 from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable
-from rowlock.engines.spark.catalyst.types import padded
+from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.limits import limits
@@ -254,7 +254,7 @@ class Scanner:
         mode = column_mapping_mode(snapshot.metadata.configuration)
         if f.name in snapshot.metadata.partition_columns:
             value = padded(value_of(_partition_key(snapshot, f.name)).cast(f.dataType), f)
-            return (value if f.nullable else catalyst(self.spark).known_not_null(value)).alias(f.name)
+            return marked(value if f.nullable else catalyst(self.spark).known_not_null(value), f)
         (held,) = without_void(StructType([f])).fields
         physical = _physical_field(held, mode)
         column, logical = F.col(quote(physical.name)), bare(held.dataType)

@@ -19,7 +19,7 @@ from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, not_found
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name
 from rowlock.engines.spark.catalyst.types import char_is_varchar, parse_type
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
-from rowlock.protocol.char_varchar import KEY, as_varchar, is_char
+from rowlock.protocol.char_varchar import KEY, as_varchar
 from rowlock.protocol.schema import ColumnPath, dotted
 
 FORMATS = ("delta", "rowlock")
@@ -346,7 +346,7 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
         provider=provider_of(nodes, plan),
         location=location,
         comment=nodes.option(said.comment()),
-        columns=[] if has_query else [_column(nodes, c, partitions) for c in nodes.items(plan.columns())],
+        columns=[] if has_query else [_column(nodes, c) for c in nodes.items(plan.columns())],
         partitions=partitions,
         clusters=clusters,
         properties={k: str(v) for k, v in nodes.mapping(said.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
@@ -361,7 +361,7 @@ def _options(nodes: Nodes, said: JavaObject) -> dict[str, str]:
     return {str(pair._1()): str(pair._2().toString()) for pair in nodes.items(said.optionExpression().options())}
 
 
-def _column(nodes: Nodes, c: Any, partitions: Sequence[str]) -> NewColumn:
+def _column(nodes: Nodes, c: Any) -> NewColumn:
     default = str(c.defaultValue().get().originalSQL()) if c.defaultValue().isDefined() else None
     said = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
     identity = None if said is None else (int(said.getStart()), int(said.getStep()), bool(said.isAllowExplicitInsert()))
@@ -369,6 +369,5 @@ def _column(nodes: Nodes, c: Any, partitions: Sequence[str]) -> NewColumn:
     text, held = str(c.metadata().getString(KEY)) if marked else "", str(c.dataType().json())
     if char_is_varchar(nodes.spark):
         text, held = as_varchar(text), as_varchar(held)
-    plain = not text or (is_char(text) and str(c.name()) in partitions)  # as a new table of a DataFrame has it
-    type_ = _parse_datatype_json_string(held) if plain else parse_type(text)
+    type_ = parse_type(text) if text else _parse_datatype_json_string(held)
     return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default, identity)

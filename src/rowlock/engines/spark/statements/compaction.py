@@ -24,6 +24,7 @@ from rowlock.boundary.effects import RowBlock
 from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
+from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
@@ -61,7 +62,7 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
     table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _INPUT_NUMBER])
     frame = local_frame(session, table, StructType([*(StructField(n, StringType()) for n in wanted.names), StructField(_INPUT_NUMBER, LongType())]))
-    typed = frame.select(*(F.col(quote(f.name)).cast(bare(f.dataType)).alias(f.name) for f in wanted.fields), _INPUT_NUMBER)  # cast as a scan casts them
+    typed = frame.select(*(marked(padded(F.col(quote(f.name)).cast(bare(f.dataType)), f), f) for f in wanted.fields), _INPUT_NUMBER)  # as a scan has them
     chosen = typed.where(condition).select(_INPUT_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
