@@ -109,6 +109,8 @@ class _Mover:
             if at < end and start < after:
                 try:
                     yield from self._of_file(piece, max(0, start - at), end - at)
+                except pa.ArrowNotImplementedError as e:
+                    raise Doubtful(str(e), "files that Arrow does not read") from e
                 except (pa.ArrowInvalid, OSError) as e:
                     raise CorruptLog(f"{piece.path} cannot be read: {e}. See rowlock check; nothing was committed", table=self._store.root) from e
             at = after

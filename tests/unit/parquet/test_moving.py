@@ -219,6 +219,20 @@ def test_what_spark_alone_can_read_is_left_to_it(tmp_path: Path) -> None:
     assert set(Path(path).rglob("*")) == before
 
 
+def test_what_arrow_does_not_read_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoding or a codec that pyarrow lacks is no damage: Spark may have it."""
+    path = str(tmp_path / "t")
+    snapshot = table(path, (3, 2))
+    pieces = slices(snapshot)
+
+    def lacking(*_: Any) -> Any:
+        raise pa.ArrowNotImplementedError("Support for codec 'lzo' not built")
+
+    monkeypatch.setattr(moving.DataFile, "portions", lacking)
+    with pytest.raises(Doubtful, match="lzo"):
+        move_rows(LocalStore(path), pieces, living_of(pieces), snapshot)
+
+
 class Failing(LocalStore):
     """A store whose first put of a data file fails in the midst of it."""
 
