@@ -24,7 +24,7 @@ BUDGETS = {
     "log": 1955,
     "maintenance": 2407,  # the last 102: `rowlock settle`, with a decision by hand
     "parquet": 2020,  # the last 362: OPTIMIZE and REORG by Arrow, a portion at a time, in a quarter of the time (332); columns with NaN have no bounds in footers (30)
-    "protocol": 6539,  # the last 14: a definition that is checked once and statistics of few rows without Arrow (an eighth of a simulated schedule); 22 before: statistics of rows that come in portions; 9: more of Spark's settings of data files
+    "protocol": 6539,  # the last 14: a definition that is checked once and statistics of few rows without Arrow (a tenth of a simulated schedule); 22 before: statistics of rows that come in portions; 9: more of Spark's settings of data files
     "storage": 3327,  # the last 12: one loop asks again for both claims, and what is refused after an unclear request is unknown; a lock of the lane that comes too late is released
     "testing": 150,
     "transaction": 7618,  # the last 15: a table that is replaced with rows is a step of an application; before it 5: a checkpoint after DROP FEATURE is of the table that is there

@@ -74,7 +74,7 @@ def campaign(
 ) -> Summary:
     """Runs each seed in each world until the time is over.  `results`: a file with a line of JSON for each schedule; those that it has are passed over."""
     summary, began = Summary(), clock.monotonic_s()
-    gc.freeze()  # what is loaded lasts; a sixth of the time went into looking it over again
+    gc.freeze()  # what is loaded lasts, and need not be looked over again
     gc.set_threshold(50_000, 20, 20)
     known = {(line["world"], line["seed"]) for line in _known(results)} if results is not None else set()
     for seed in seeds:

@@ -105,3 +105,9 @@ def test_results_are_kept_and_not_measured_again(tmp_path: Path, monkeypatch: py
     assert {m.error for m in two} == {"", "it went away"} and not page.show(console, two)
     with pytest.raises(InvalidInput, match="no suite 'apends'"):
         harness.run(console, ["apends"], quick=True, rounds=1, results=None, seed=1)
+
+
+def test_the_pages_of_figures_are_made_of_the_results_that_are_kept() -> None:
+    found = harness.read(command.RESULTS)
+    old = [path.name for path, text in page.files(command.ROOT, found).items() if path.read_text(encoding="utf-8") != text]
+    assert found and not old, "run `rowlock bench --write`"
