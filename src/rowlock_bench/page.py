@@ -180,7 +180,7 @@ def _missed(found: Sequence[Line], of_suite: Sequence[Measurement]) -> Iterator[
     phases = {line: spent for m in of_suite if m.engine == ROWLOCK for line, spent in m.phases.items()}
     for line in found:
         if line.is_missed and (spent := phases.get(line.name)):
-            yield f"{line.name}: {', '.join(f'{phase} {seconds:g}' for phase, seconds in spent.items())}"
+            yield f"{line.name}: {', '.join(f'{phase} {seconds:g}' for phase, seconds in spent.items() if seconds >= 0.05)}"
 
 
 # ---- pictures ------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class Run:
         for receipt in self.receipts:
             for phase, seconds in getattr(receipt, "seconds", {}).items():
                 out[phase] = round(out.get(phase, 0.0) + seconds, 2)
-        return {phase: seconds for phase, seconds in out.items() if seconds >= 0.05}
+        return out
 
     def table(self) -> Any:
         assert self.engine.table_class is not None
