@@ -17,13 +17,14 @@ from typing import Any
 import orjson
 from rich.console import Console
 
-from rowlock import progress
+from rowlock import clock, progress
 from rowlock.exceptions import InvalidInput, RowlockError
 from rowlock_bench.processes import measure
 from rowlock_bench.suites import PACKAGES, SUITES
 
-BUSY_LOAD = 0.5
-"""Processes that wait or run before a measurement begins, above which the machine counts as busy."""
+BUSY = 0.2
+"""Processors that others use when a measurement begins, above which the machine counts as busy."""
+_LOOKED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Measurement:
     """One engine in one case of a suite in one round.
 
     size                 the parameters of the suite's size
-    load                 processes that waited or ran before it began (the system's load average of a minute)
+    busy                 processors that others used in the second before it began; None where the system does not say
     where                versions, machine and commit that it ran on
     figures, phases      by line; seconds by phase
     exact                whether the table was right at the end; `error` why there is no figure
@@ -42,7 +43,7 @@ class Measurement:
     engine: str
     round: int
     size: dict[str, Any]
-    load: float
+    busy: float | None
     at: str
     where: dict[str, str]
     figures: dict[str, float] = field(default_factory=dict)
@@ -97,17 +98,33 @@ def _wanted(names: Iterable[str], quick: bool, rounds: int, seed: int) -> Iterat
             dice.shuffle(engines)
             for engine in engines:
                 size = orjson.loads(orjson.dumps(dict(suite.quick if quick else suite.full)))
-                yield Measurement(name, case, engine, number, size, 0.0, "", where)
+                yield Measurement(name, case, engine, number, size, None, "", where)
 
 
 def _measured(planned: Measurement) -> Measurement:
     suite = SUITES[planned.suite]
-    started = asdict(planned) | {"load": round(os.getloadavg()[0], 2), "at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
+    started = asdict(planned) | {"busy": _busy(), "at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
     try:
         found = measure(suite.module, {"engine": planned.engine, **planned.size, **suite.cases[planned.case]})
     except RowlockError as e:
         return Measurement(**{**started, "error": str(e)})
     return Measurement(**{**started, **found})
+
+
+def _busy() -> float | None:
+    """Processors that are in use, over one second; None where the system does not say (it must be Linux)."""
+    try:
+        before = _ticks()
+        clock.sleep(_LOOKED_S)
+        spent = [after - first for after, first in zip(_ticks(), before, strict=True)]
+    except OSError:
+        return None
+    return round((1 - sum(spent[3:5]) / max(1, sum(spent))) * (os.cpu_count() or 1), 2)  # the fourth is idle, the fifth waits for disks
+
+
+def _ticks() -> list[int]:
+    """Ticks of all processors by what they were spent on."""
+    return [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
 
 
 def _where() -> dict[str, str]:

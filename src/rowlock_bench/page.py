@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rowlock_bench.engines import PARQUET, ROWLOCK
-from rowlock_bench.harness import BUSY_LOAD, Measurement
+from rowlock_bench.harness import BUSY, Measurement
 from rowlock_bench.suites import FIRST_PAGE, SUITES, Suite
 
 Values = dict[str, list[float]]
@@ -120,9 +120,8 @@ def show(console: Console, measurements: Sequence[Measurement]) -> bool:
             for row in rows:
                 table.add_row(*(cell.replace("**", "") for cell in row))
             console.print(table)
-    busy = [m.load for m in measurements if m.load > BUSY_LOAD]
-    if busy:
-        console.print(f"The machine was busy before {len(busy)} of {len(measurements)} measurements (load up to {max(busy)}): read the ratios.", soft_wrap=True)
+    if busy := _busy(measurements):
+        console.print(f"{busy} Read the ratios.", soft_wrap=True)
     wrong = sum(not m.exact for m in measurements)
     console.print(f"{len(measurements)} measurements. Tables right at the end: {'all' if not wrong else f'NOT {wrong}'}.", highlight=False)
     return not wrong
@@ -154,20 +153,28 @@ def _setting(measurements: Sequence[Measurement]) -> list[str]:
     packages = ", ".join(f"{name} {text}" for name, text in first.items() if name not in ("machine", "commit"))
     commits = ", ".join(dict.fromkeys(where.get("commit", "") for where in wheres))
     rounds = max(m.round for m in measurements) + 1
-    busy = [m.load for m in measurements if m.load > BUSY_LOAD]
+    busy = _busy(measurements)
     days = sorted({m.at[:10] for m in measurements})
     return [
         f"Measured by `rowlock bench` on {' to '.join(dict.fromkeys((days[0], days[-1])))} on one machine ({first['machine']}), with {packages}, at commit {commits}.",
-        f"Every measurement is a process of its own. There were at most {rounds} rounds; engines and cases ran in random order.",
+        f"Every measurement is a process of its own. {f'There were up to {rounds} rounds' if rounds > 1 else 'There was one round'}; engines and cases ran in random order.",
         "A cell has the median, and in brackets the least and the greatest. The ratio is Rowlock's median by its peer's, the peer being the next column.",
         "For commits a second more is better, for all else less. A ratio in bold misses its goal.",
-        f"The machine was busy before {len(busy)} of {len(measurements)} measurements, with a load of up to {max(busy)}. Read the ratios, and measure on your own machine."
+        f"{busy} Read the ratios, and measure on your own machine."
         if busy
-        else "Nothing else ran on the machine.",
+        else "Nothing else was at work on the machine."
+        if all(m.busy is not None for m in measurements)
+        else "How busy the machine was is not recorded for all of them.",
         "",
         f"{'Every table was right at the end.' if all(m.exact for m in measurements) else 'Where a table was not right at the end, that is said below its figures.'} "
         "This page is made by `rowlock bench --write` of `docs/figures.jsonl`, where `rowlock bench --results docs/figures.jsonl` puts what it measures.",
     ]
+
+
+def _busy(measurements: Sequence[Measurement]) -> str:
+    """Says how often others were at work on the machine when a measurement began; empty if never."""
+    busy = [m.busy for m in measurements if m.busy is not None and m.busy > BUSY]
+    return f"Before {len(busy)} of {len(measurements)} measurements others were at work on the machine, on up to {max(busy):g} processors." if busy else ""
 
 
 def _size(of_suite: Sequence[Measurement]) -> str:

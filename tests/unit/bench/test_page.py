@@ -18,9 +18,9 @@ from rowlock_bench.harness import Measurement
 from rowlock_bench.suites import DELTALAKE, SUITES
 
 
-def measured(suite: str, engine: str, number: int = 0, case: str = "", load: float = 0.1, **figures: float) -> Measurement:
+def measured(suite: str, engine: str, number: int = 0, case: str = "", busy: float = 0.1, **figures: float) -> Measurement:
     named = {name.replace("__", ", "): value for name, value in figures.items()}
-    return Measurement(suite, case, engine, number, {"rows": 1000}, load, "2026-01-02T03:04:05", {"machine": "2 cores", "commit": "abc"}, named, {}, exact=True)
+    return Measurement(suite, case, engine, number, {"rows": 1000}, busy, "2026-01-02T03:04:05", {"machine": "2 cores", "commit": "abc"}, named, {}, exact=True)
 
 
 RESULTS = [
@@ -43,13 +43,13 @@ def test_lines_have_medians_spreads_ratios_and_goals() -> None:
     text = page.page(RESULTS)
     assert "| UPDATE: commits/s | 10 (8 to 12) | 0.5 (0.25 to 0.5) | **20 x** | 30 x |" in text
     assert "| write, s | 3 | 6 | 2.9 | 0.50 | 0.55 |" in text
-    assert "(rows: 1,000.)" in text and "Every table was right" in text and "Nothing else ran" in text
+    assert "(rows: 1,000.)" in text and "Every table was right" in text and "Nothing else was at work" in text
 
 
 def test_a_busy_machine_and_what_failed_are_said() -> None:
     failed = Measurement("idle", "", ROWLOCK, 0, {}, 7.5, "2026-01-02T03:04:05", {"machine": "2 cores"}, error="no disk")
     text = page.page([*RESULTS, failed, measured("idle", DELTA_SPARK, scan__s=1.0), measured("idle", ROWLOCK, 1, scan__s=1.0)])
-    assert "busy before 1 of 14" in text and "7.5" in text and "- rowlock: no disk" in text and "Every table was right" not in text
+    assert "Before 1 of 14" in text and "7.5" in text and "- rowlock: no disk" in text and "Every table was right" not in text
 
 
 def test_the_first_page_and_the_pictures(tmp_path: Path) -> None:
