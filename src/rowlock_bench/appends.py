@@ -6,15 +6,12 @@ All writers start together when the last one is ready.  With a path as its secon
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from typing import Any
 
 from rowlock import clock
-from rowlock.exceptions import RowlockError
-from rowlock_bench.processes import Result, main, result
+from rowlock_bench.processes import Result, main, result, together, wait_for_the_others
 
 ROWS = 100
 
@@ -26,7 +23,8 @@ def measure(given: dict[str, Any], command: list[str] | None = None) -> Result:
     with tempfile.TemporaryDirectory(prefix="rowlock-appends-") as folder:
         path = f"{folder}/table"
         rowlock.append(path, rows_of(-1, 0), properties={"delta.enableDeletionVectors": "false"})
-        writers = _run_writers([*(command or [sys.executable, "-m", "rowlock_bench.appends", json.dumps(given)]), path], given["writers"])
+        started = [*(command or [sys.executable, "-m", "rowlock_bench.appends", json.dumps(given)]), path]
+        writers, _ = together([[*started, str(n)] for n in range(given["writers"])])
         there = rowlock.to_arrow(path, columns=["writer", "n"]).group_by(["writer", "n"]).aggregate([([], "count_all")]).to_pylist()
     counted = {(row["writer"], row["n"]): row["count_all"] for row in there}
     took = sorted(t for one in writers for t in one["seconds"])
@@ -35,31 +33,6 @@ def measure(given: dict[str, Any], command: list[str] | None = None) -> Result:
     figures = {"appends/s": len(done) / max(one["elapsed"] for one in writers), "p50 of an append, s": took[len(took) // 2]}
     figures |= {"p99 of an append, s": took[len(took) * 99 // 100], "appends that raised": sum(one["failed"] for one in writers)}
     return result(figures, exact=exact)
-
-
-def _run_writers(command: list[str], writers: int) -> list[dict[str, Any]]:
-    """Starts the writers together, when the last one is ready; returns the result that each prints at the end."""
-    running = [subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)]
-    try:
-        for process in running:
-            _line(process)
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        return [json.loads(_line(process)) for process in running]
-    finally:
-        for process in running:
-            if process.poll() is None and sys.exc_info()[0] is not None:
-                process.kill()
-            process.communicate()
-
-
-def _line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    if not (line := process.stdout.readline()):
-        raise RowlockError("a writer ended without a result")
-    return line
 
 
 def rows_of(writer: int, n: int) -> Any:
@@ -91,8 +64,7 @@ def write(given: dict[str, Any], path: str, writer: int) -> dict[str, Any]:
             return rowlock.append(path, rows)
 
     rows_of(writer, 0)  # so that pyarrow's imports are not measured with the first append
-    print("ready", flush=True)
-    sys.stdin.readline()
+    wait_for_the_others()
     start, took, done, failed, n = clock.monotonic_s(), [], [], 0, 0
     while (begun := clock.monotonic_s()) - start < given["seconds"]:
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 from rowlock import clock
 from rowlock.threads import side_by_side
 from rowlock_bench.engines import ROWLOCK, engine
-from rowlock_bench.processes import Result, main, result
+from rowlock_bench.processes import Result, main, result, together, wait_for_the_others
 
 SLOTS = 64
 """Writer w changes the rows whose id % SLOTS is w, however its condition says that; with `hot` every writer changes those of the last slot, too."""
@@ -139,19 +138,8 @@ def threads(spark: Any, path: str, s: Scenario, writers: int, commits: int) -> t
 def processes(path: str, s: Scenario) -> tuple[list[Tally], float]:
     """Runs the writers as processes with a session each; returns their results and the seconds since all were ready."""
     command = [sys.executable, "-m", "rowlock_bench.contend", json.dumps(asdict(s)), path]
-    crew = [subprocess.Popen([*command, str(w)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for w in range(s.writers)]
-    for process in crew:
-        assert process.stdout
-        while (line := process.stdout.readline().strip()) != "READY":
-            if not line and process.poll() is not None:
-                raise RuntimeError("a writer ended before it was ready")
-    began = clock.monotonic_s()
-    for process in crew:
-        assert process.stdin
-        process.stdin.write("GO\n")
-        process.stdin.flush()
-    tallies = [Tally(**json.loads(process.communicate()[0].strip().splitlines()[-1])) for process in crew]
-    return tallies, clock.monotonic_s() - began
+    tallies, seconds = together([[*command, str(w)] for w in range(s.writers)])
+    return [Tally(**tally) for tally in tallies], seconds
 
 
 def work(s: Scenario, path: str, writer: int) -> None:
@@ -159,8 +147,7 @@ def work(s: Scenario, path: str, writer: int) -> None:
     spark = engine(s.engine).session(cores=1, memory_mb=1024)
     t = engine(s.engine).table_class.forPath(spark, path)  # type: ignore[union-attr]
     t.toDF().limit(1).collect()
-    print("READY", flush=True)
-    sys.stdin.readline()
+    wait_for_the_others()
     print(json.dumps(asdict(write(spark, t, s, writer, turns(s.commits // s.writers)))), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: the line that it ends with, and whoever starts it and reads that line."""
+"""One measurement in a process of its own: the line that it ends with, and whoever starts it and reads that line; writers that start together."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rowlock import clock
 from rowlock.exceptions import RowlockError
 
 Result = dict[str, Any]
@@ -33,3 +34,46 @@ def measure(module: str, parameters: Mapping[str, Any]) -> Result:
             return json.loads(line.removeprefix("RESULT "))  # type: ignore[no-any-return]
     last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise RowlockError(f"{module} ended without a result: {last}")
+
+
+_READY = "ready"
+
+
+def wait_for_the_others() -> None:
+    """In a writer's process: says that it is ready, and returns when all are (see `together`)."""
+    print(_READY, flush=True)
+    sys.stdin.readline()
+
+
+def together(commands: Sequence[Sequence[str]]) -> tuple[list[Any], float]:
+    """Runs writers as processes that start when the last one is ready; returns the JSON that each prints last, and the seconds since then.
+
+    Raises RowlockError if one of them ends early.
+    """
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for command in commands]
+    try:
+        for process in running:
+            while (line := _line(process)) != _READY:
+                if not line:
+                    raise RowlockError("a writer ended before it was ready")
+        began = clock.monotonic_s()
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        last = [process.communicate()[0].strip().rpartition("\n")[2] for process in running]
+        seconds = clock.monotonic_s() - began
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    if not all(last):
+        raise RowlockError("a writer ended without a result")
+    return [json.loads(line) for line in last], seconds
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    """A line that is not empty; empty where the process has ended."""
+    assert process.stdout is not None
+    return next((text for line in iter(process.stdout.readline, "") if (text := line.strip())), "")

@@ -108,16 +108,15 @@ class Run:
                 out[phase] = round(out.get(phase, 0.0) + seconds, 2)
         return out
 
-    def table(self) -> Any:
+    def on_table(self, statement: Callable[[Any], object]) -> None:
+        """Runs a statement on the table, and keeps its receipt."""
         assert self.engine.table_class is not None
-        return self.engine.table_class.forPath(self.spark, self.path)
-
-    def note(self, table: Any) -> None:
-        """Keeps the receipt of the statement that ran last."""
+        table = self.engine.table_class.forPath(self.spark, self.path)
+        statement(table)
         self.receipts.append(getattr(table, "lastReceipt", None))
 
-    def rows(self, start: int, end: int, step: int, partitions: int) -> Any:
-        return self.spark.range(start, end, step, partitions).selectExpr(
+    def rows(self, start: int, end: int, partitions: int) -> Any:
+        return self.spark.range(start, end, 1, partitions).selectExpr(
             "id",
             "cast(id % 1000 as int) as g",
             "rand(7) as x",
@@ -126,15 +125,17 @@ class Run:
             "cast(0 as bigint) as v",
         )
 
-    def merge(self, first: int, end: int, step: int, added: int) -> None:
-        """Merges rows by id: adds to v of those that are there, inserts the others."""
+    def merge(self, first: int, end: int, step: int) -> None:
+        """Merges rows by id: adds 100 to v of those that are there, inserts the others."""
         source = self.spark.range(first, end, step, 4).selectExpr(
-            "id", "cast(5 as int) as g", "cast(0.5 as double) as x", "'m' as name", "id as k", f"cast({added} as bigint) as v"
+            "id", "cast(5 as int) as g", "cast(0.5 as double) as x", "'m' as name", "id as k", "cast(100 as bigint) as v"
         )
-        table = self.table()
-        merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
-        merge.whenMatchedUpdate(set={"v": "t.v + s.v", "name": "s.name"}).whenNotMatchedInsertAll().execute()
-        self.note(table)
+
+        def statement(table: Any) -> None:
+            merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            merge.whenMatchedUpdate(set={"v": "t.v + s.v", "name": "s.name"}).whenNotMatchedInsertAll().execute()
+
+        self.on_table(statement)
 
 
 class Statement(NamedTuple):
@@ -146,7 +147,7 @@ class Statement(NamedTuple):
 
 
 def _write(run: Run) -> None:
-    run.receipts.append(run.engine.write(run.rows(0, run.scenario.rows, 1, 16), run.path))
+    run.receipts.append(run.engine.write(run.rows(0, run.scenario.rows, 16), run.path))
 
 
 def _written(rows: int, ids: Any, lives: Any, v: Any) -> None:
@@ -154,7 +155,7 @@ def _written(rows: int, ids: Any, lives: Any, v: Any) -> None:
 
 
 def _append_few(run: Run) -> None:
-    run.receipts.append(run.engine.write(run.rows(_few(run.scenario.rows), _few(run.scenario.rows) + 100, 1, 1), run.path))
+    run.receipts.append(run.engine.write(run.rows(_few(run.scenario.rows), _few(run.scenario.rows) + 100, 1), run.path))
 
 
 def _few(rows: int) -> int:
@@ -174,41 +175,21 @@ def _optimize(run: Run) -> None:
     if run.engine.table_class is None:
         run.spark.read.parquet(run.path).coalesce(1).write.parquet(f"{run.path}-optimized")
         return
-    table = run.table()
-    table.optimize().executeCompaction()
-    run.note(table)
-
-
-def _every(step: int, rest: int) -> tuple[str, Callable[[Any], Any]]:
-    return f"id % {step} = {rest}", lambda ids: ids % step == rest
+    run.on_table(lambda table: table.optimize().executeCompaction())
 
 
 def _delete(step: int, rest: int) -> Statement:
-    condition, chosen = _every(step, rest)
-
-    def run(run: Run) -> None:
-        table = run.table()
-        table.delete(condition)
-        run.note(table)
-
     def effect(rows: int, ids: Any, lives: Any, v: Any) -> None:
-        lives &= ~chosen(ids)
+        lives &= ids % step != rest
 
-    return Statement(run, effect)
+    return Statement(lambda run: run.on_table(lambda table: table.delete(f"id % {step} = {rest}")), effect)
 
 
 def _update(step: int, rest: int) -> Statement:
-    condition, chosen = _every(step, rest)
-
-    def run(run: Run) -> None:
-        table = run.table()
-        table.update(condition, {"v": "v + 1"})
-        run.note(table)
-
     def effect(rows: int, ids: Any, lives: Any, v: Any) -> None:
-        v[lives & chosen(ids)] += 1
+        v[lives & (ids % step == rest)] += 1
 
-    return Statement(run, effect)
+    return Statement(lambda run: run.on_table(lambda table: table.update(f"id % {step} = {rest}", {"v": "v + 1"})), effect)
 
 
 def _merge(span: Callable[[int], tuple[int, int, int]], *more: Callable[[int], tuple[int, int, int]]) -> Statement:
@@ -217,7 +198,7 @@ def _merge(span: Callable[[int], tuple[int, int, int]], *more: Callable[[int], t
     def once(run: Run, chosen: Callable[[int], tuple[int, int, int]]) -> None:
         for left in range(_TRIES, 0, -1):
             try:
-                return run.merge(*chosen(run.scenario.rows), 100)
+                return run.merge(*chosen(run.scenario.rows))
             except Exception as error:
                 if not more or "Concurrent" not in type(error).__name__ or left == 1:
                     raise

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from rowlock.boundary.provenance import Provenance, StoredOrigin
-from rowlock.boundary.row_identity import columns_of, identities_in
+from rowlock.boundary.row_identity import Numbers, columns_of, identities_in
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import CorruptLog
 from rowlock.log.snapshot import Snapshot
@@ -31,7 +31,6 @@ from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, living_mask
 from rowlock.storage.store import ObjectStore, discard
 
-Numbers = npt.NDArray[np.int64]
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 128 << 20
 """Rows in a row group of a new file at most, and about their size in memory."""
 _PORTION_ROWS, _PORTION_BYTES = 1 << 17, 16 << 20

@@ -134,12 +134,7 @@ class Gathered:
 
     def text(self) -> str:
         """The statistics of all rows so far."""
-        lows: dict[ColumnPath, Any] = {}
-        highs: dict[ColumnPath, Any] = {}
-        for path, type_ in self._leaves:
-            if (found := self._bounds.get(path)) is not None:
-                _put_bounds(path, type_, found[0], found[1], lows, highs, self._text_characters)
-        return _render(self._num_rows, lows, highs, self._nulls, tight=True)
+        return _with_bounds(self._num_rows, self._leaves, self._bounds, self._nulls, self._text_characters)
 
 
 def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int = STRING_PREFIX_CHARACTERS) -> str:
@@ -162,12 +157,24 @@ def _extremes(column: pa.ChunkedArray, type_: DataType) -> tuple[Any, Any] | Non
 
 def from_values(num_records: int, values: Mapping[ColumnPath, Sequence[Any]], leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int) -> str:
     """The statistics of one file with so many rows, from those values of each leaf that are not null: for few rows faster than `from_arrow`."""
+    bounds = {path: (min(values[path]), max(values[path])) for path, type_ in leaves if values[path] and _has_bounds(type_)}
+    return _with_bounds(num_records, leaves, bounds, {path: num_records - len(values[path]) for path, _ in leaves}, text_characters)
+
+
+def _with_bounds(
+    num_rows: int,
+    leaves: Sequence[tuple[ColumnPath, DataType]],
+    bounds: Mapping[ColumnPath, tuple[Any, ...] | None],
+    nulls: Mapping[ColumnPath, int],
+    text_characters: int,
+) -> str:
+    """The statistics of one file from the (least, greatest) value of each leaf that has bounds, and the number of its nulls."""
     lows: dict[ColumnPath, Any] = {}
     highs: dict[ColumnPath, Any] = {}
     for path, type_ in leaves:
-        if values[path] and _has_bounds(type_):
-            _put_bounds(path, type_, min(values[path]), max(values[path]), lows, highs, text_characters)
-    return _render(num_records, lows, highs, {path: num_records - len(values[path]) for path, _ in leaves}, tight=True)
+        if (found := bounds.get(path)) is not None:
+            _put_bounds(path, type_, found[0], found[1], lows, highs, text_characters)
+    return _render(num_rows, lows, highs, nulls, tight=True)
 
 
 def _scalar_value(scalar: pa.Scalar) -> Any:

@@ -24,6 +24,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet import moving
 from rowlock.parquet.moving import move_rows, moved_origin
 from rowlock.parquet.physical import Doubtful
+from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import positions_except
 from rowlock.storage.local import LocalStore
 from rowlock.storage.open import open_store
@@ -138,16 +139,22 @@ def test_a_file_of_which_the_log_says_other_rows(tmp_path: Path) -> None:
     assert {p.name for p in Path(path).rglob("*.parquet")} <= before
 
 
-def test_a_negative_zero_that_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's reader finds no -0.0 in a dictionary where 0.0 is asked for: such a column has none, wherever the first one stands; the others have theirs."""
-    path = str(tmp_path / "t")
-    rows = pa.table({"id": range(60), "a": [0.0] * 60, "b": [0.0] * 50 + [-0.0] * 10, "c": [[0.0, -0.0 if n == 30 else 1.0] for n in range(60)]})
-    rowlock.append(path, rows)
+def moved_by_sevens(path: str, monkeypatch: pytest.MonkeyPatch) -> AddFile:
+    """All rows of the table in one new file, read and written seven at a time."""
     snapshot = state_of(open_store(path)).refresh()
     monkeypatch.setattr(moving, "_PORTION_ROWS", 7)
     monkeypatch.setattr(moving, "_GROUP_ROWS", 7)
     pieces = [Slice(f) for f in snapshot.files.adds()]
     (file,) = move_rows(LocalStore(path), pieces, living_of(pieces), snapshot)
+    return file
+
+
+def test_a_negative_zero_that_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's reader finds no -0.0 in a dictionary where 0.0 is asked for: such a column has none, wherever the first one stands; the others have theirs."""
+    path = str(tmp_path / "t")
+    rows = pa.table({"id": range(60), "a": [0.0] * 60, "b": [0.0] * 50 + [-0.0] * 10, "c": [[0.0, -0.0 if n == 30 else 1.0] for n in range(60)]})
+    rowlock.append(path, rows)
+    file = moved_by_sevens(path, monkeypatch)
     assert pq.read_table(f"{path}/{file.path}").column("b").to_numpy().tobytes() == rows.column("b").to_numpy().tobytes()
     group = pq.ParquetFile(f"{path}/{file.path}").metadata.row_group(0)
     coded = {group.column(n).path_in_schema.split(".")[0]: "RLE_DICTIONARY" in group.column(n).encodings for n in range(4)}
@@ -159,11 +166,7 @@ def test_a_nan_that_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path, nan = str(tmp_path / "t"), float("nan")
     rows = pa.table({"id": range(60), "a": [1.0, None] * 30, "b": [1.0] * 50 + [nan] * 10, "c": [{"x": 1.0, "y": nan if n == 30 else 1.0} for n in range(60)]})
     rowlock.append(path, rows)
-    snapshot = state_of(open_store(path)).refresh()
-    monkeypatch.setattr(moving, "_PORTION_ROWS", 7)
-    monkeypatch.setattr(moving, "_GROUP_ROWS", 7)
-    pieces = [Slice(f) for f in snapshot.files.adds()]
-    (file,) = move_rows(LocalStore(path), pieces, living_of(pieces), snapshot)
+    file = moved_by_sevens(path, monkeypatch)
     metadata = pq.ParquetFile(f"{path}/{file.path}").metadata
     for group in (metadata.row_group(n) for n in range(metadata.num_row_groups)):
         bounded = {group.column(n).path_in_schema for n in range(5) if group.column(n).is_stats_set}
