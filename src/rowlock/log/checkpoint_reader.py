@@ -10,7 +10,6 @@ import datetime as dt
 import decimal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -161,18 +160,20 @@ def _non_null_actions(table: pa.Table, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pa.RecordBatch]:
-    """The add actions of a row group, by column."""
+    """The add actions of a row group, by column, in portions: the memory that decoding one takes serves the next."""
     present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
-    wanted = [f"add.{name}" for name in present]
-    has_stats, has_parsed = "stats" in present, type_.get_field_index("stats_parsed") >= 0
-    table = file.read_row_group(group, columns=wanted, use_threads=_has_many_rows(file, group))
-    parts = [frames.from_checkpoint(chunk, root) for chunk in table.column("add").chunks]  # more than one where texts take more than 2 GiB
-    if has_parsed and (not has_stats or any(part.column("stats").null_count for part in parts)):
-        parsed = iter(_parsed_stats(file, group))
-        parts = [
-            frames.with_columns(part, {"stats": pc.coalesce(part.column("stats"), pa.array(islice(parsed, part.num_rows), pa.string()))}) for part in parts
-        ]
-    yield from frames.merged(parts)
+    columns, threads = [f"add.{name}" for name in present], _has_many_rows(file, group)
+    parsed: list[str | None] | None = None
+    at = 0
+    for batch in file.iter_batches(limits().snapshot_chunk_files, row_groups=[group], columns=columns, use_threads=threads):
+        part = frames.from_checkpoint(batch.column("add"), root)
+        if part.column("stats").null_count and type_.get_field_index("stats_parsed") >= 0:
+            parsed = _parsed_stats(file, group) if parsed is None else parsed
+            texts = pa.array(parsed[at : at + part.num_rows], pa.string())
+            part = frames.with_columns(part, {"stats": pc.coalesce(part.column("stats"), texts)})
+        at += part.num_rows
+        if part.num_rows:
+            yield part
 
 
 def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:

@@ -120,19 +120,21 @@ def _add_of(row: tuple[Any, ...]) -> AddFile:
 
 def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
     """A frame of the `add` column of a checkpoint of the table at `root`; rows without a path are left out."""
-    adds = adds.filter(pc.is_valid(pc.struct_field(adds, ["path"])))
+    valid = pc.is_valid(pc.struct_field(adds, ["path"]))
+    adds = adds if pc.all(valid).as_py() else adds.filter(valid)
     columns = _pick(adds, _FROM_ADD)
     vectors = _field(adds, "deletionVector")
     columns |= _pick(vectors, _FROM_VECTOR) if vectors is not None else {}
     path = columns["path"]
     if "size" not in columns or columns["size"].null_count:
         raise ValueError("an add action lacks its size")
-    odd = pc.or_(pc.invert(pc.match_substring_regex(path, paths.UNESCAPED)), pc.match_substring_regex(path, paths.NOT_CANONICAL))
+    odd = pc.invert(pc.match_substring_regex(path, paths.PLAIN))
     if pc.any(odd).as_py():
         pairs = (paths.decode_with_spelling(p, root) if o else (p, None) for p, o in zip(path.to_pylist(), odd.to_pylist(), strict=True))
         decoded, others = zip(*pairs, strict=True)
         columns |= {"path": pa.array(decoded, pa.string()), "log_path": pa.array(others, pa.string())}
-    return pa.record_batch([columns.get(f.name, pa.nulls(len(adds), f.type)) for f in SCHEMA], schema=SCHEMA)
+    nothing = dict(zip(SCHEMA.names, pa.nulls(len(adds), pa.struct(SCHEMA)).flatten(), strict=True))  # all in the memory of one
+    return pa.record_batch([columns.get(name, nothing[name]) for name in SCHEMA.names], schema=SCHEMA)
 
 
 def merged(parts: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -26,6 +26,10 @@ SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "azure
 UNESCAPED = r"^[A-Za-z0-9_\-!.~'()*@&=+$,;/]*$"
 """Matches paths that need no escaping in the log."""
 _UNESCAPED = re.compile(UNESCAPED)
+_SEGMENT = r"[A-Za-z0-9_\-!~'()*@&=+$,;][A-Za-z0-9_\-!.~'()*@&=+$,;]*"
+PLAIN = rf"^({_SEGMENT}(/{_SEGMENT})*/?)?$"
+"""Matches paths of the log that are decoded, canonical and relative to the root as they are: no escapes, no segment that begins with a dot or is empty."""
+_PLAIN = re.compile(PLAIN)
 NOT_CANONICAL = r"^/|/\.{0,2}/|^\.{1,2}/"
 """Finds absolute paths and redundant segments (`./`, `a/../`, `//`) in unescaped paths: these can be spelled in several ways."""
 _NOT_CANONICAL = re.compile(NOT_CANONICAL)
@@ -40,7 +44,7 @@ def decode(log_path: str, root: str | None = None) -> str:
 
     A path below `root` becomes relative to it, even if the log spells it as an absolute path.
     """
-    if _is_canonical(log_path):
+    if _PLAIN.match(log_path):  # each path of a log comes by here
         return log_path
     place = _without_redundant_segments(canonical(unquote(log_path) if "%" in log_path else log_path))
     if root is None:
@@ -48,14 +52,6 @@ def decode(log_path: str, root: str | None = None) -> str:
     if place.startswith("../"):
         place = _without_redundant_segments(canonical(join(root, place)))
     return relative_to(root, place) if is_absolute(place) else place
-
-
-def _is_canonical(log_path: str) -> bool:
-    """Whether a path in the log is already decoded, canonical and relative to the root.
-
-    Called for every path of a log, so it avoids a regex search for NOT_CANONICAL, which is slower.
-    """
-    return _UNESCAPED.match(log_path) is not None and log_path[:1] not in ("/", ".") and "/." not in log_path and "//" not in log_path
 
 
 def _without_redundant_segments(place: str) -> str:
@@ -100,7 +96,7 @@ def _encode_character(c: str) -> str:
 
 def decode_with_spelling(log_path: str, root: str | None = None) -> tuple[str, str | None]:
     """(decoded path, the log's own spelling if it differs from that of `encode`, else None)."""
-    if _is_canonical(log_path):
+    if _PLAIN.match(log_path):
         return log_path, None
     path = decode(log_path, root)
     return path, None if encode(path) == log_path else log_path

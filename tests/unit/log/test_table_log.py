@@ -19,7 +19,7 @@ from rowlock.exceptions import CorruptLog, TableNotFound, UnsupportedFeature, Ve
 from rowlock.log.checkpoint_reader import _stats_value
 from rowlock.log.pruning import FilePruner
 from rowlock.log.table_log import TableLog
-from rowlock.protocol import deletion_vector, names
+from rowlock.protocol import deletion_vector, names, paths
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.features import protocol_for_new_table
@@ -253,22 +253,27 @@ def test_a_multipart_checkpoint_is_read_when_it_is_whole() -> None:
     assert {a.key for a in log.latest().files.adds()} == {a.key for a in live.values()}
 
 
-def test_statistics_that_a_checkpoint_holds_only_as_a_struct() -> None:
+@pytest.mark.parametrize(("portion", "texts"), [(1, True), (3, True), (3, False), (50_000, True)])
+def test_statistics_that_a_checkpoint_holds_only_as_a_struct(monkeypatch: pytest.MonkeyPatch, portion: int, texts: bool) -> None:
+    """I10: each file has its own statistics, in portions of any size, also beside files that have them as text."""
     log = TableLog(MemoryStore())
     create(log)
     grow(log, 10)
     table = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(10))))
     rows = table.column("add").to_pylist()
-    for row in rows:
+    expected = {}
+    for n, row in enumerate(rows):
         if row is not None:
-            row["stats_parsed"] = {"numRecords": 3, "minValues": {"id": 7}, "nullCount": {"id": None}}
-            del row["stats"]
+            row["stats_parsed"] = {"numRecords": 3, "minValues": {"id": n}, "nullCount": {"id": None}}
+            row["stats"] = '{"numRecords":3}' if texts and n % 3 == 0 else None
+            expected[paths.decode(row["path"])] = row["stats"] or f'{{"numRecords":3,"minValues":{{"id":{n}}},"nullCount":{{}}}}'
     parsed = pa.struct([("numRecords", pa.int64()), ("minValues", pa.struct([("id", pa.int64())])), ("nullCount", pa.struct([("id", pa.int64())]))])
-    type_ = pa.struct([*(f for f in table.schema.field("add").type if f.name != "stats"), pa.field("stats_parsed", parsed)])
+    type_ = pa.struct([*(f for f in table.schema.field("add").type if texts or f.name != "stats"), pa.field("stats_parsed", parsed)])
     sink = pa.BufferOutputStream()
     pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", pa.array(rows, type_)), sink)
     log.store.put(names.checkpoint_key(10), sink.getvalue().to_pybytes())
-    assert {a.stats for a in log.latest().files.adds()} == {'{"numRecords":3,"minValues":{"id":7},"nullCount":{}}'}
+    turn_down(monkeypatch, snapshot_chunk_files=portion, changed_files=0)
+    assert {a.path: a.stats for a in log.latest().files.adds()} == expected and len(set(expected.values())) > 3
 
 
 @pytest.mark.parametrize(("unit", "far"), [("us", 253_402_300_800_000_000), ("us", -62_198_755_200_000_000), ("ms", 253_402_300_800_000)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -32,6 +34,22 @@ def test_encode_and_decode_are_inverse(path: str) -> None:
 @pytest.mark.parametrize("path", ["//", "a//b", "./a", "a/./b"])
 def test_steps_that_lead_nowhere_are_no_second_key(path: str) -> None:
     assert paths.decode(paths.encode(path)) == paths.decode(path) == posixpath.normpath(path).replace("//", "/")
+
+
+def test_a_path_that_is_taken_as_it_is_needs_no_work() -> None:
+    """I4: every short path of these characters is one key, by the quick look of Python and of Arrow as by the whole work."""
+    texts = ["".join(letters) for n in range(7) for letters in itertools.product("a./", repeat=n)] + [
+        "a%20b",
+        "a b",
+        "ä",
+        "a:b",
+        "s3://a/b",
+        "A_-!~'()*@&=+$,;0",
+    ]
+    plain = [re.match(paths.PLAIN, text) is not None for text in texts]
+    assert pc.match_substring_regex(pa.array(texts), paths.PLAIN).to_pylist() == plain and plain.count(True) > 100
+    for text in itertools.compress(texts, plain):
+        assert text in ("", posixpath.normpath(text), posixpath.normpath(text) + "/") and paths.encode(text) == text and not paths.is_absolute(text)
 
 
 @pytest.mark.parametrize(
