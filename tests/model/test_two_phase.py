@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +19,23 @@ from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.cli.main import app
+from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, StorageError, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.check.run import check
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, relative_place
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
+from rowlock.transaction import commit as loop
 from rowlock.transaction import multi_table
 from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
 from rowlock.transaction.publish.abort_marker import ABORT
+from rowlock.transaction.state import shared
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.versions import snapshot_of
 from rowlock.transaction.two_phase import close, prepare
 from rowlock_simulation.memory.sql.script import parse
 from support.locks.clocks import TestClock
@@ -348,6 +355,109 @@ def test_an_unknown_decision_is_found_by_whoever_comes(bank: Bank, lands: bool) 
         assert (values(others[1])[1], values(others[0])[1]) == ((110, 90) if lands else (100, 100))
         if not lands:
             assert operations(others[0])[2:] == [ABORT]
+
+
+class ReadOnly:
+    """A store that takes no commit."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        raise StorageError("access was denied")
+
+
+def read_only(bank: Bank) -> list[InMemory]:
+    """The tables as a process opens them that may not write to them, nor to any other."""
+    return [InMemory(store=ReadOnly(b.state.store)) for b in bank]  # type: ignore[arg-type]
+
+
+def shown(table: InMemory, head: Snapshot) -> dict[int, int]:
+    """The rows of a snapshot, by key."""
+    rows = [row for f in head.files.adds() for row in table.engine.sample([live_slice(f, table.state.vectors.of)], None, snapshot=head)]
+    return {row["k"]: row["v"] for row in rows}
+
+
+@pytest.mark.parametrize(("which", "phase", "expected"), [(1, "prepared", [100, 100]), (0, "after_put", [90, 110])])
+@pytest.mark.parametrize("meanwhile", [None, "OPTIMIZE", "APPEND (9, 9)"])
+def test_who_may_only_read_sees_a_decided_transaction(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, which: int, phase: str, expected: list[int], meanwhile: str | None
+) -> None:
+    """It is laid over in memory; one that is not decided is not seen, nor what others committed after it (I1, I3)."""
+    killed_at(bank, which, phase, monkeypatch, OUT, IN)
+    if meanwhile is not None:
+        Foreign(bank[1]).run(meanwhile)
+    readers = read_only(bank)
+    monkeypatch.setattr(close, "beside", lambda store, place: readers[0].state.store)
+    before = [operations(t) for t in bank]
+    with clock.use(TestClock()):
+        together = heads_together([t.state for t in readers], to_read=True)
+        alone = snapshot_of(readers[1].state)
+        with pytest.raises(StorageError, match="access was denied"):
+            readers[1].state.refresh()
+    seen = [shown(t, head) for t, head in zip(readers, together, strict=True)]
+    assert [rows[1] for rows in seen] == expected and shown(readers[1], alone) == seen[1]
+    assert seen[1].keys() - {9} == {1, 2, 3} and (9 in seen[1]) == (meanwhile == "APPEND (9, 9)" and expected[1] == 110)
+    assert [operations(t) for t in bank] == before, "nothing was written"
+    assert readers[1].state.known is not None and open_version(readers[1].state.known.txns, together[1].metadata.id) == 2, (
+        "no commit follows what was laid over"
+    )
+
+
+def test_who_may_only_read_sees_what_was_given_up_nowhere(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(bank, 1, "prepared", monkeypatch, OUT, IN)
+    reader, other = read_only(bank)[1], again(bank)
+    prepared = close.open_in(other[1].state, other[1].state.look())
+    assert prepared is not None
+    loop.commit(close._Marker(other[0].state, prepared))
+    Foreign(bank[1]).run("APPEND (9, 9)")
+    assert shown(reader, snapshot_of(reader.state)) == {1: 100, 2: 100, 3: 100, 9: 9}
+
+
+def test_a_decision_that_comes_between_two_looks_is_seen_in_both_tables(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may only read two tables of which neither is the home: it looks at one, then the home decides, then it looks at the other (I1)."""
+    bank = [make("home", {**TRACKED, "rowlock.order": "-1"}), make("a"), make("b")]
+    readers, look = read_only(bank), shared._laid_over
+    asked, decided, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    class Owner(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if txn.table.path == bank[0].state.store.root and name == "before_put":
+                assert asked.wait(20)
+            if txn.table.path == bank[0].state.store.root and name == "after_put":
+                decided.set()
+                assert is_over.wait(20)
+
+    def look_at(state: Any, head: Snapshot) -> Snapshot:
+        if state is readers[2].state:
+            assert decided.wait(20)
+        found = look(state, head)
+        asked.set()
+        return found
+
+    def own() -> None:
+        with use_observer(Owner()):
+            transfer(bank, OUT, IN, IN)
+
+    monkeypatch.setattr(shared, "_laid_over", look_at)
+    monkeypatch.setattr(close, "beside", lambda store, place: readers[0].state.store)
+    owner = threading.Thread(target=own)
+    owner.start()
+    try:
+        while (
+            open_version((head := readers[2].state.look()).txns, head.metadata.id) is None
+            or open_version((head := readers[1].state.look()).txns, head.metadata.id) is None
+        ):
+            time.sleep(0.01)
+        with clock.use(TestClock()):
+            heads = heads_together([t.state for t in readers[1:]], to_read=True)
+        assert [shown(t, head)[1] for t, head in zip(readers[1:], heads, strict=True)] == [110, 110]
+    finally:
+        is_over.set()
+        owner.join()
 
 
 def test_a_home_that_is_gone(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:

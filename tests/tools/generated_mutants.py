@@ -1,9 +1,10 @@
 """Changes one operator, condition, constant or order of calls at a time in a copy of the source, and runs schedules of the simulation on it.
 
-usage: generated_mutants.py [--seed 1] [--count 300] [--schedules 400] [--results FILE] [--list]
+usage: generated_mutants.py [--seed 1] [--count 300] [--schedules 400] [--world NAME] [--within FILE ...] [--tests FILE ...] [--results FILE] [--list]
 
-Candidates are all such places in FOLDERS on lines that the simulation runs (COVERAGE_SEEDS seeds of each world tell which); the seed draws `count` of
-them.  Each mutant runs up to `schedules` small schedules, the worlds in turn, until one breaks a promise.  With --results, a line of JSON for each
+Candidates are all such places in FOLDERS on lines that the simulation runs (COVERAGE_SEEDS seeds of each world tell which), or with --within all in these
+files or folders below src/rowlock; the seed draws `count` of them.  Each mutant runs the files of `tests`, and then up to `schedules` small schedules, the
+worlds in turn or all of one, until a test fails or a schedule breaks a promise.  With --results, a line of JSON for each
 mutant is added to the file, and those that it holds are not run again.  Prints the tally, and every mutant that no schedule shows.
 """
 
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,12 @@ import sys
 from rowlock_simulation.plans import WORLDS as worlds, plan_of
 from rowlock_simulation.run import run
 most = int(sys.argv[1])
+worlds = [w for w in worlds if sys.argv[2] in ("all", w)]
 for n in range(most):
-    result = run(plan_of(worlds[n % 4], 10_000 + n // 4))
+    world, seed = worlds[n % len(worlds)], 10_000 + n // len(worlds)
+    result = run(plan_of(world, seed))
     if result.violations:
-        print(f"{n + 1} {worlds[n % 4]} {10_000 + n // 4} {result.violations[0]}"[:240])
+        print(f"{n + 1} {world} {seed} {result.violations[0]}"[:240])
         sys.exit(1)
 """
 LINES = """
@@ -99,22 +102,34 @@ def _kinds(node: ast.AST) -> Iterator[str]:
         yield "order of calls"
 
 
+def _executed() -> dict[str, list[int]]:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    told = subprocess.run([sys.executable, "-c", LINES, f"{SOURCE}/", str(COVERAGE_SEEDS)], env=environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(told.stdout))
+
+
 def _two_calls(body: list[ast.stmt]) -> int | None:
     """Where two calls whose answers nobody takes stand one after the other; None if there are none."""
     calls = [isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) for s in body]
     return next((n for n in range(len(calls) - 1) if calls[n] and calls[n + 1]), None)
 
 
-def places(executed: dict[str, list[int]]) -> list[Place]:
-    """All places on executed lines inside of functions."""
+def places(within: Sequence[str], executed: dict[str, list[int]] | None) -> list[Place]:
+    """All places in these files and folders that are inside of functions, and on executed lines where those are known."""
     out = []
-    for folder in FOLDERS:
-        for path in sorted((SOURCE / "rowlock" / folder).rglob("*.py")):
+    for name in within:
+        root = SOURCE / "rowlock" / name
+        for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
             file = str(path.relative_to(SOURCE))
-            lines = set(executed.get(file, ()))
+            lines = None if executed is None else set(executed.get(file, ()))
             nodes = list(ast.walk(ast.parse(path.read_text())))
             inside = {id(n) for f in nodes if isinstance(f, ast.FunctionDef) for part in f.body for n in ast.walk(part)}
-            out += [Place(file, node.lineno, n, how) for n, node in enumerate(nodes) if id(node) in inside and _at(node) in lines for how in _kinds(node)]  # type: ignore[attr-defined]
+            out += [
+                Place(file, node.lineno, n, how)
+                for n, node in enumerate(nodes)
+                if id(node) in inside and (lines is None or _at(node) in lines)
+                for how in _kinds(node)
+            ]  # type: ignore[attr-defined]
     return out
 
 
@@ -149,7 +164,7 @@ def mutated(place: Place) -> tuple[str, str, str]:
     return ast.unparse(tree), before[:160], ast.unparse(shown)[:160]
 
 
-def verdict(place: Place, schedules: int) -> dict[str, Any]:
+def verdict(place: Place, tests: Sequence[str], schedules: int, world: str) -> dict[str, Any]:
     """Runs one mutant; what became of it."""
     text, before, after = mutated(place)
     began = time.monotonic()
@@ -157,13 +172,26 @@ def verdict(place: Place, schedules: int) -> dict[str, Any]:
         src = Path(folder) / "src"
         shutil.copytree(SOURCE, src, ignore=shutil.ignore_patterns("__pycache__", "*.java"))
         (src / place.file).write_text(text)
-        command, environment = [sys.executable, "-c", RUN, str(schedules)], {**os.environ, "PYTHONPATH": str(src)}
-        try:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=MOST_S)
-            fate = "survived" if done.returncode == 0 else done.stdout.strip() or f"ends: {' '.join(done.stderr.strip().splitlines()[-1:])[:200]}"
-        except subprocess.TimeoutExpired:
-            fate = f"hangs: not over after {MOST_S} s"
+        environment = {**os.environ, "PYTHONPATH": f"{src}{os.pathsep}{ROOT / 'tests'}"}
+        fate = _failing(src, tests, environment) if tests else "survived"
+        if fate == "survived":
+            fate = _ran([sys.executable, "-c", RUN, str(schedules), world], environment, lambda done: done.stdout.strip() or done.stderr.strip()[-200:])
     return {"place": str(place), "before": before, "after": after, "fate": fate, "seconds": round(time.monotonic() - began, 1)}
+
+
+def _failing(src: Path, tests: Sequence[str], environment: dict[str, str]) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not soak", "-o", f"pythonpath={src} tests", *tests]
+    return _ran(
+        command, environment, lambda done: next((line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))), done.stdout[-200:])
+    )
+
+
+def _ran(command: Sequence[str], environment: dict[str, str], told: Callable[[subprocess.CompletedProcess[str]], str]) -> str:
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=MOST_S)
+    except subprocess.TimeoutExpired:
+        return f"hangs: not over after {MOST_S} s"
+    return "survived" if done.returncode == 0 else " ".join(told(done).split())[:240] or "ends"
 
 
 def main() -> int:
@@ -171,12 +199,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--schedules", type=int, default=400)
+    parser.add_argument("--world", default="all", help="the world of all schedules")
+    parser.add_argument("--within", nargs="+", default=[], help="files or folders below src/rowlock, in place of FOLDERS where the simulation comes by")
+    parser.add_argument("--tests", nargs="+", default=[], help="files of tests that each mutant runs first")
     parser.add_argument("--results", type=Path, default=Path("generated-mutants.jsonl"))
     parser.add_argument("--list", action="store_true", help="print the drawn places and run nothing")
     given = parser.parse_args()
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    told = subprocess.run([sys.executable, "-c", LINES, f"{SOURCE}/", str(COVERAGE_SEEDS)], env=environment, capture_output=True, text=True, check=True)
-    every = places(json.loads(told.stdout))
+    every = places(given.within, None) if given.within else places(FOLDERS, _executed())
     drawn = random.Random(given.seed).sample(every, min(given.count, len(every)))
     if given.list:
         print(len(every), "places;", Counter(p.how for p in every))
@@ -188,7 +217,7 @@ def main() -> int:
     known = {line["place"] for line in done}
     for place in drawn:
         if str(place) not in known:
-            done.append(verdict(place, given.schedules))
+            done.append(verdict(place, given.tests, given.schedules, given.world))
             print(f"{len(done)}/{len(drawn)} {done[-1]['place']}: {done[-1]['fate']} ({done[-1]['seconds']} s)", flush=True)
             with given.results.open("a") as f:
                 f.write(json.dumps(done[-1]) + "\n")

@@ -1,24 +1,22 @@
-"""Transactions over several tables of the engine in memory; as a program, a process that moves money between tables until it is killed.
+"""Transactions over several tables of the engine in memory; as a program, a process whose threads move money between tables until it is killed.
 
 The program prints the txnId of each transaction that it was told is committed.
-usage: transfers.py SEED CLIENT PLACE..., with what boto3 needs for the arbiter's table as JSON; null: the tables have no arbiter.
+usage: transfers.py SEED THREADS PLACE..., with the settings of the tables' stores in the environment.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import random
 import sys
+import threading
+import traceback
 from collections.abc import Sequence
-from typing import Any
-
-import boto3
 
 from model.schedules.in_memory import InMemory
 from rowlock import clock
 from rowlock.protocol.actions import SetTransaction
-from rowlock.storage import LocalStore, open_store
-from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
+from rowlock.storage import open_store
 from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, commit, heads_together
 from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Options
@@ -31,11 +29,9 @@ from rowlock_simulation.memory.statements import operation, parameters, statemen
 Bank = Sequence[InMemory]
 
 
-def opened(places: list[str], client: Any = None) -> list[InMemory]:
-    """The tables, with the settings of their stores from the environment; with a client, folders under an arbiter."""
-    if client is None:
-        return [InMemory(store=open_store(p)) for p in places]
-    return [InMemory(store=ArbitratedStore(LocalStore(p), EntryTable(client, "delta_log"))) for p in places]
+def opened(places: Sequence[str]) -> list[InMemory]:
+    """The tables, with the settings of their stores from the environment."""
+    return [InMemory(store=open_store(p)) for p in places]
 
 
 def begin(bank: Bank, options: Options | None = None, app: SetTransaction | None = None) -> list[Transaction]:
@@ -79,8 +75,16 @@ def transfer(bank: Bank, rng: random.Random) -> MultiTableReceipt:
     return receipts[-1]
 
 
+def transfer_for_ever(bank: Bank, rng: random.Random) -> None:
+    try:
+        while True:
+            print(transfer(bank, rng).txn_id + "\n", end="", flush=True)
+    except BaseException:  # the process ends with any of its threads
+        traceback.print_exc()
+        os._exit(1)
+
+
 if __name__ == "__main__":
-    reached = json.loads(sys.argv[2])
-    tables, draws = opened(sys.argv[3:], reached and boto3.client("dynamodb", **reached)), random.Random(int(sys.argv[1]))
-    while True:
-        print(transfer(tables, draws).txn_id, flush=True)
+    tables = opened(sys.argv[3:])
+    for n in range(int(sys.argv[2])):
+        threading.Thread(target=transfer_for_ever, args=(tables, random.Random(f"{sys.argv[1]} {n}"))).start()
