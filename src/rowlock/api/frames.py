@@ -332,7 +332,7 @@ _CHANGED = "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"
 
 def frame_of_newest(handle: Handle) -> DataFrame:
     """The rows of a handle's table: on an enabled session as they are whenever the DataFrame runs, on any other as they are now."""
-    snapshot = handle.state.refresh()
+    snapshot = snapshot_of(handle.state)
     return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata)) if is_enabled(handle.spark) else read_frame(handle.evaluator, snapshot)
 
 
@@ -364,9 +364,9 @@ def scan(spark: SparkSession, table: str, version: int | None, columns: str, hid
 
 def _newest(handle: Handle, version: int | None) -> Snapshot:
     """The version that a query reads already, or the newest."""
-    known = handle.state.known
-    if version is not None and known is not None and known.version == version:
-        return known
+    for known in (handle.state.laid_over, handle.state.known):
+        if version is not None and known is not None and known.version == version:
+            return known
     try:
         return snapshot_of(handle.state, version)
     except TableNotFound as e:

@@ -268,7 +268,7 @@ def read_together(tables: Tables, timestamp: str | datetime.datetime | None = No
     handles = handles_of(tables, "rowlock.read_together")
     states = [handle.state for handle in handles]
     if timestamp is None:
-        heads = multi_table.heads_together(states)
+        heads = multi_table.heads_together(states, to_read=True)
     else:
         heads = multi_table.heads_at(states, [milliseconds(h.spark, timestamp, h.path) for h in handles])
     return [read_frame(handle.evaluator, head, fixed=True) for handle, head in zip(handles, heads, strict=True)]

@@ -27,7 +27,7 @@ from rowlock.transaction.state.proposal import Over
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.two_phase import prepare as two_phase
-from rowlock.transaction.two_phase.close import closing_version
+from rowlock.transaction.two_phase.close import closing_version, is_decided
 from rowlock.transaction.two_phase.prepare import Part
 
 _ROUNDS = 20
@@ -114,16 +114,18 @@ def place_of(head: Snapshot) -> tuple[int, str]:
     return head.properties.order, head.metadata.id
 
 
-def heads_together(states: Sequence[SharedState]) -> list[Snapshot]:
+def heads_together(states: Sequence[SharedState], *, to_read: bool = False) -> list[Snapshot]:
     """The newest snapshots of several tables, as they all were at one instant.  Runs on the driver; two requests for each table, side by side.
 
     Every head is read before it is asked whether one has a successor: where none has, all were the newest at the moment between.
+    `to_read`: no commit follows them, and tables that cannot be written to are settled in memory.
     Raises DeltaConcurrentModificationException where commits came faster than they could be read.
     """
     for n in range(_ROUNDS):
-        heads = threads.side_by_side(SharedState.refresh, states, _THREADS)  # all, each time: who was at its head before the pause may have moved in it
-        if not any(threads.side_by_side(lambda pair: _has_successor(*pair), list(zip(states, heads, strict=True)), _THREADS)):
-            return heads
+        # all, each time: who was at its head before the pause may have moved in it
+        heads = threads.side_by_side(lambda state: state.refresh_to_read() if to_read else (state.refresh(),) * 2, states, _THREADS)
+        if not any(threads.side_by_side(lambda pair: _has_moved(*pair), list(zip(states, heads, strict=True)), _THREADS)):
+            return [shown for _, shown in heads]
         clock.back_off(n, clock.CONFLICT)
     raise DeltaConcurrentModificationException(
         f"{len(states)} tables could not be read as of one instant: in each of {_ROUNDS} rounds one of them was committed to meanwhile.",
@@ -158,6 +160,12 @@ def heads_at(states: Sequence[SharedState], timestamps_ms: Sequence[int]) -> lis
             looked[n] = found[n].version
         found = [head if head.version == v else state.log.at(v) for state, head, v in zip(states, found, wanted, strict=True)]
     return found
+
+
+def _has_moved(state: SharedState, heads: tuple[Snapshot, Snapshot]) -> bool:
+    """Whether a table has a version after its head, or what is shown as open was decided meanwhile."""
+    head, shown = heads
+    return _has_successor(state, head) or is_decided(state, shown)
 
 
 def _has_successor(state: SharedState, head: Snapshot) -> bool:

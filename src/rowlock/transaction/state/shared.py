@@ -19,13 +19,13 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from rowlock import clock, threads
-from rowlock.exceptions import CommitOverwrittenWarning
+from rowlock.exceptions import CommitOverwrittenWarning, CommitUnknown
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.prepared import open_version
 from rowlock.storage.lane import lane_of
-from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.storage.store import NotFound, ObjectStore, StorageError
 from rowlock.transaction.state.vectors import Vectors
 
 logger = logging.getLogger("rowlock")
@@ -79,6 +79,8 @@ class SharedState:
         self._sharing, self._shared = threads.reentrant_lock(), dict[str, Any]()
         self._held, self._alive = OrderedDict[str, Any](), weakref.WeakValueDictionary[str, Any]()
         self._latest: Snapshot | None = None
+        self.laid_over: Snapshot | None = None
+        """What was read last of a table that this process could not settle."""
         self._asked_s = 0.0
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
@@ -109,6 +111,19 @@ class SharedState:
         while _is_open(latest := self.look()):
             _settle(self, latest)
         return latest
+
+    def refresh_to_read(self) -> tuple[Snapshot, Snapshot]:
+        """(the newest snapshot as the log has it, the one to be read): `refresh` for who only reads, and may have no right to write.
+
+        Where the store takes no commit, what is open is settled in memory alone.  No commit may follow such a snapshot.
+        """
+        try:
+            latest = self.refresh()
+        except (StorageError, CommitUnknown):
+            latest = self.look()
+            self.laid_over = _laid_over(self, latest) if _is_open(latest) else None
+            return latest, self.laid_over or latest
+        return latest, latest
 
     def look(self) -> Snapshot:
         """The newest snapshot as the log has it; for those who settle it.
@@ -183,7 +198,7 @@ class SharedState:
 
     def _start_over(self) -> None:
         self.log = TableLog(self.store)
-        self._latest = None  # whatever is raised before the next one is known: that of before is never carried on
+        self._latest = self.laid_over = None  # whatever is raised before the next one is known: that of before is never carried on
         self._watched.clear()
         self.vectors.forget()
         with self._sharing:
@@ -210,19 +225,21 @@ class SharedState:
 
 
 Settle = Callable[[SharedState, Snapshot], None]
+LayOver = Callable[[SharedState, Snapshot], Snapshot]
 
 
-def before_use(call: Settle) -> None:
-    """Makes `call` settle what is open in a table before the table is used (see `two_phase.close`, which needs what is above this module)."""
-    global _settle
-    _settle = call
+def before_use(settle: Settle, lay_over: LayOver) -> None:
+    """Says what settles what is open in a table before the table is used, in its log or in memory (see `two_phase.close`, which needs what is above this module)."""
+    global _settle, _laid_over
+    _settle, _laid_over = settle, lay_over
 
 
-def _cannot_settle(state: SharedState, head: Snapshot) -> None:
+def _cannot_settle(state: SharedState, head: Snapshot) -> Any:
     raise RuntimeError("rowlock.transaction.two_phase.close was not imported")
 
 
 _settle: Settle = _cannot_settle
+_laid_over: LayOver = _cannot_settle
 
 
 def _is_open(head: Snapshot) -> bool:

@@ -30,7 +30,7 @@ def snapshot_of(state: SharedState, version: int | None = None, timestamp_ms: in
         return state.log.at(version)
     if timestamp_ms is not None:
         return state.log.at_timestamp(timestamp_ms, zone)
-    return state.refresh()
+    return state.refresh_to_read()[1]
 
 
 def local_milliseconds(timestamp: Any, table: str) -> int:

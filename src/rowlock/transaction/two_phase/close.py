@@ -14,6 +14,7 @@ from rowlock import clock
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.engine import Engine
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, RowlockError, TableNotFound, VersionNotFound
+from rowlock.log import replay
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.protocol import prepared as versions
@@ -61,7 +62,21 @@ def settle(state: SharedState, head: Snapshot) -> None:
     close(state, prepared, word)
 
 
-before_use(settle)
+def laid_over(state: SharedState, head: Snapshot) -> Snapshot:
+    """The head with what is open in it closed in memory, for a reader who cannot put the version that closes it; as it was prepared where nothing is decided.
+
+    It keeps the head's version number.  Raises as `settle` does, and StorageError where files would have to be written.
+    """
+    prepared = open_in(state, head)
+    assert prepared is not None
+    if (word := word_of(home_of(state, prepared), prepared)) is None:  # and what others committed after it comes after the transaction
+        return head if head.version == prepared.version else state.log.at(prepared.version)
+    closing = Close(state, prepared, word)
+    closing.head = head
+    return replace(replay.advance(head, [parse_commit(head.version + 1, closing.commit_file(), state.store.root)]), version=head.version)
+
+
+before_use(settle, laid_over)
 
 
 def close(state: SharedState, prepared: Prepared, word: int) -> int | None:
@@ -92,6 +107,12 @@ def closing_version(state: SharedState, prepared: int, txn_id: str | None, head:
 def is_open(head: Snapshot, prepared: Prepared) -> bool:
     """Whether this P is still open at a head."""
     return open_version(head.txns, head.metadata.id) == prepared.version
+
+
+def is_decided(state: SharedState, shown: Snapshot) -> bool:
+    """Whether what is open in a snapshot was decided by now; False where nothing is open."""
+    prepared = open_in(state, shown)
+    return prepared is not None and word_of(home_of(state, prepared), prepared) is not None
 
 
 def open_in(state: SharedState, head: Snapshot) -> Prepared | None:
