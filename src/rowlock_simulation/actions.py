@@ -21,7 +21,9 @@ from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt, Reruns
+from rowlock.transaction.state.versions import snapshot_of
 from rowlock.transaction.transaction import Table, Transaction
+from rowlock.transaction.two_phase.prepare import Wait
 from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation import foreign
 from rowlock_simulation.memory.sql.script import Append, Script, render
@@ -49,6 +51,7 @@ class Action:
     parts    for `together`: what it does in each of several tables
     copies   for `together`: it reads the sum of the counters of one table, and sets this row of another to it and a mark of its own
     unaware  it is done by an engine that knows nothing of transactions over several tables
+    wait     for `together`: until when its owner waits
     """
 
     number: int
@@ -66,6 +69,7 @@ class Action:
     parts: tuple[tuple[int, tuple[Script, ...]], ...] = ()
     copies: tuple[int, int, int, int] | None = None
     unaware: bool = False
+    wait: Wait = "everywhere"
 
     @property
     def is_lockless(self) -> bool:
@@ -134,7 +138,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "vacuum":
             vacuum(table.state.log)
         case "read":
-            read(table, table.refresh(), scheduler, done)
+            read(table, snapshot_of(table.state), scheduler, done)
         case "travel":
             newest = table.refresh().version
             read(table, table.state.log.at(max(0, newest - action.back)), scheduler, done)

@@ -7,21 +7,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from rowlock.transaction.two_phase.prepare import Wait
 from rowlock_simulation.actions import Action
 from rowlock_simulation.draw import APPENDS, COLUMNS, COUNTERS, UPSERTS, draw_fault
 from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Script, Update
 from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, TableOf, World, draw_weather
+from rowlock_simulation.world import VISITOR
 
 MIRROR = 2
 """The counter (the last of them) that a copy of another table's counters is written to."""
 TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
 _STORES: tuple[tuple[World, ...], ...] = (("s3",), ("local",), ("dynamodb",), ("s3", "local"), ("s3", "local", "dynamodb"))
 STRANGERS = "another engine"
-_STRANGE = ["stranger"] * 8 + ["banker", "banker", "together", "copier"]
+_STRANGE = ["stranger"] * 8 + ["banker", "banker", "together", "visitor", "copier"]
 _THEMES = {
-    "transfers": ["banker"] * 6 + ["together", "together", "writer"],
+    "transfers": ["banker"] * 6 + ["together", "together", "visitor", "writer"],
     "copies": ["copier"] * 4 + ["banker", "writer", "writer", "together"],
-    "one table beside several": ["banker"] * 3 + ["writer"] * 4 + ["optimizer", "together", "reader", "checkpointer"],
+    "one table beside several": ["banker"] * 3 + ["writer"] * 4 + ["optimizer", "together", "reader", "visitor", "checkpointer"],
     STRANGERS: _STRANGE,
     f"{STRANGERS} again": _STRANGE,
 }
@@ -31,7 +33,8 @@ def draw_tables(seed: int) -> Plan:
     """The plan of a seed."""
     rng = random.Random(f"plan tables {seed}")
     stores = rng.choice(_STORES)
-    tables = [TableOf(rng.choice(stores), _properties(rng)) for _ in range(rng.choice([2, 2, 3, 4]))]
+    small = rng.random() < 0.5  # such schedules meet more interleavings in the same time
+    tables = [TableOf(rng.choice(stores), _properties(rng)) for _ in range(2 if small else rng.choice([2, 3, 3, 4]))]
     if len(stores) > 1 or stores[0] != "dynamodb":  # without a common arbiter one table at most may be such that others could not roll it forward
         plain = rng.randrange(2 * len(tables))
         tables = [TableOf(t.store, t.properties if n == plain else {**_without(t.properties), **TRACKED}) for n, t in enumerate(tables)]
@@ -41,13 +44,18 @@ def draw_tables(seed: int) -> Plan:
     roles = ["together", "banker", "banker"]
     actors: list[ActorPlan] = []
     writes = 0
-    while len(actors) < 4 or writes < (20 if rng.randrange(20) == 0 else 7):
+    while len(actors) < (3 if small else 4) or writes < (4 if small else 20 if rng.randrange(20) == 0 else 7):
         role = roles.pop() if roles else rng.choice(_THEMES[theme])
         draw = _Role(rng, len(actors), len(tables), accounts, hurry=_THEMES[theme] is _STRANGE)
         actions = tuple(draw.action(role, n) for n in range(rng.randint(3, 6) if role == "stranger" else rng.randint(1, 3)))
         writes += sum(a.kind in ("together", "statements") and not a.unaware for a in actions)
         actors.append(
-            ActorPlan(f"a{len(actors)}", rng.choice(processes), actions, after_s=rng.random() * (0.5 if _THEMES[theme] is _STRANGE else rng.choice([0, 1, 5])))
+            ActorPlan(
+                f"a{len(actors)}",
+                VISITOR if role == "visitor" else rng.choice(processes),
+                actions,
+                after_s=rng.random() * (0.5 if _THEMES[theme] is _STRANGE else rng.choice([0, 1, 5])),
+            )
         )
     used = sorted({a.process for a in actors})
     faults = [draw_fault(rng, rng.choice(tables).store, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
@@ -98,6 +106,7 @@ class _Role:
             self._options = {"on_conflict": rng.choice(["fail", "rerun", "rerun"]), "granularity": rng.choice(["row", "file"])}
         if rng.random() < 0.15:
             self._options["lane"] = False
+        self._wait: Wait = rng.choice(["everywhere", "everywhere", "everywhere", "decided"])
 
     def action(self, role: str, number: int) -> Action:
         """One action."""
@@ -127,7 +136,7 @@ class _Role:
                 scripts.append(self._rng.choice([self._upsert(), Delete(f"k >= {UPSERTS + self._rng.randint(0, 6)} AND k < {APPENDS}")]))
             parts.append((n, tuple(scripts)))
         app = (f"app a{self._actor}", number) if self._actor % 3 == 0 else None
-        return Action(number, "together", options=self._options, app=app, parts=tuple(parts), pause_s=self._pause())
+        return Action(number, "together", options=self._options, app=app, parts=tuple(parts), wait=self._wait, pause_s=self._pause())
 
     def _copier(self, number: int) -> Action:
         """What one table holds decides what is written to another."""
@@ -140,6 +149,7 @@ class _Role:
             options=options,
             parts=more,
             copies=(source, target, COUNTERS + MIRROR, 1000 * (10 * self._actor + number + 1)),
+            wait=self._wait,
             pause_s=self._pause(),
         )
 
@@ -188,6 +198,10 @@ class _Role:
 
     def _together(self, number: int) -> Action:
         return Action(number, "read together", parts=tuple((n, ()) for n in range(self._tables)), pause_s=self._pause())
+
+    def _visitor(self, number: int) -> Action:
+        """A reader that may not write."""
+        return self._together(number) if self._rng.random() < 0.7 else Action(number, "read", table=self._table(), pause_s=self._pause())
 
     def _reader(self, number: int) -> Action:
         return Action(number, self._rng.choice(["read", "read", "travel"]), back=1, table=self._table(), pause_s=self._pause())

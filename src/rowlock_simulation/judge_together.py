@@ -26,7 +26,7 @@ from rowlock_simulation.plan import Plan
 from rowlock_simulation.serial import Row, SerialTable
 from rowlock_simulation.together import copied
 from rowlock_simulation.told import Folded
-from rowlock_simulation.world import Handles
+from rowlock_simulation.world import VISITOR, Handles
 
 
 @dataclass
@@ -85,6 +85,7 @@ def judge(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome],
 class _Verdict:
     def __init__(self, plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles) -> None:
         self._plan, self._histories, self._outcomes, self._handles = plan, histories, outcomes, handles
+        self._visitors = {a.name for a in plan.actors if a.process == VISITOR}
         self._of_txn = {t: o for o in outcomes for t in o.txn_ids}
         self.violations: list[str] = []
         for n in range(len(plan.tables)):  # whoever comes by settles what is open, and may put a marker into another table
@@ -218,6 +219,7 @@ class _Verdict:
 
     def check_readers(self) -> None:
         """Every reader saw whole versions, none older than what had been acknowledged when it began, and nothing that was still open."""
+        self._place_visitors()
         for o in self._outcomes:
             reads = o.done.reads or ({o.action.table: o.done} if o.done.rows is not None else {})
             for n, seen in reads.items():
@@ -228,11 +230,22 @@ class _Verdict:
                     self._say(f"reader {o.name} saw other rows in version {seen.version} of t{n} than it has")
                 if o.action.kind != "travel" and (late := self._missed(o, log, seen.version)):
                     self._say(f"reader {o.name} read version {seen.version} of t{n} after {late} had been acknowledged")
-                if o.action.kind != "travel" and not o.action.unaware and (txn_id := log.window(seen.version)) is not None:
+                if o.action.kind != "travel" and not o.action.unaware and o.actor not in self._visitors and (txn_id := log.window(seen.version)) is not None:
                     self._say(f"reader {o.name} read version {seen.version} of t{n}, where {self._named(txn_id)} is open")
+
+    def _place_visitors(self) -> None:
+        """Who may only read has laid what was decided over the version before: it saw the next one, where that closes the transaction."""
+        for o in self._outcomes:
+            for n, seen in (o.done.reads or {o.action.table: o.done}).items() if o.actor in self._visitors else ():
+                if seen.version is not None and seen.snapshot is not None and (txn_id := self._logs[n].window(seen.version)) is not None:
+                    closing = self._logs[n].prepared[txn_id][1]
+                    if open_version(seen.snapshot.txns, seen.snapshot.metadata.id) is None:
+                        seen.version = closing if closing == seen.version + 1 else None
 
     def _missed(self, reader: Outcome, log: _Log, version: int) -> str:
         told = [o for o in self._outcomes if o.status == "committed" and o.ended_at <= reader.began_at]
+        if reader.actor in self._visitors:  # what another engine commits after what is not decided is not shown
+            told = [o for o in told if not o.action.unaware]
         return ", ".join(o.name for o in told if any(t in c.txn_ids for c in log.commits[version + 1 :] for t in o.txn_ids))
 
     # ---- one order for all ------------------------------------------------------------------------

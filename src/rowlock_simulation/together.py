@@ -40,7 +40,7 @@ def perform(action: Action, table: Callable[[int], Table], scheduler: Scheduler,
         done.together = _transaction(action, table, scheduler, done)
         return
     numbers = [n for n, _ in action.parts]
-    for n, head in zip(numbers, heads_together([table(n).state for n in numbers]), strict=True):
+    for n, head in zip(numbers, heads_together([table(n).state for n in numbers], to_read=True), strict=True):
         done.reads[n] = Done()
         read(table(n), head, scheduler, done.reads[n])
 
@@ -72,7 +72,7 @@ def _transaction(action: Action, table: Callable[[int], Table], scheduler: Sched
                 if not txn.already_committed:
                     txn.execute(*statements_of(script, txn.base))
         said = {n: (operation(scripts[n][0]), parameters(scripts[n][0])) if n in scripts else ("READ", {}) for n in txns}
-        return commit([Part(txn, *said[n], txn_id) for n, txn in txns.items()])
+        return commit([Part(txn, *said[n], txn_id) for n, txn in txns.items()], action.wait)
 
     again = runs_again if action.copies is None else lambda *_: True
     return run_again(lambda _: begin(), carry_out, lambda txns: next(iter(txns.values())), most=RERUNS, again=again)

@@ -12,7 +12,7 @@ from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.storage.local import LocalStore
 from rowlock.storage.options import Settings, parse
 from rowlock.storage.remote import RemoteStore
-from rowlock.storage.store import ObjectStore
+from rowlock.storage.store import ObjectStore, StorageError
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Table
 from rowlock.transaction.two_phase import close
@@ -110,17 +110,38 @@ def open_table(store: ObjectStore, **engine: Any) -> Table:
     return Table(log, made, state=state)
 
 
+VISITOR = "visitor"
+"""The name of a process that may read tables and not write to them."""
+
+
+class _ReadOnly:
+    """A store whose user may not write."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def put(self, key: str, *_: object) -> Any:
+        """Raises StorageError."""
+        raise StorageError(f"{key}: access was denied")
+
+    put_if_absent = put_parts = delete = put
+
+
 class Handles:
     """The handles of all tables that one process has open."""
 
-    def __init__(self, servers: Sequence[Server], wire: Wire, engine: Mapping[str, Any]) -> None:
-        self._servers, self._wire, self._engine = servers, wire, engine
+    def __init__(self, servers: Sequence[Server], wire: Wire, engine: Mapping[str, Any], *, may_write: bool = True) -> None:
+        self._servers, self._wire, self._engine, self._may_write = servers, wire, engine, may_write
         self._open: dict[tuple[int, bool], Table] = {}
 
     def table(self, number: int = 0, *, unaware: bool = False) -> Table:
         """The handle of a table, which all actors of the process share; `unaware`: that of an engine that knows no transactions over several tables."""
         if (number, unaware) not in self._open:
-            table = self._open[number, unaware] = open_table(self._servers[number].store(self._wire), **self._engine)
+            store: Any = self._servers[number].store(self._wire)
+            table = self._open[number, unaware] = open_table(store if self._may_write else _ReadOnly(store), **self._engine)
             if unaware:
                 state = table.state
                 state.refresh = state.look  # type: ignore[method-assign]
@@ -167,7 +188,7 @@ class Host:
         if self._handles is None:
             wire = Wire(self._scheduler, self.process, self._plan.weather, self._counted)
             wire.on_power_loss = self.on_power_loss
-            self._handles = Handles(self._servers, wire, self._plan.engine)
+            self._handles = Handles(self._servers, wire, self._plan.engine, may_write=self.name != VISITOR)
         return self._handles
 
 

@@ -140,6 +140,24 @@ def test_who_only_appends_settles_too(bank: Bank, monkeypatch: pytest.MonkeyPatc
     assert values(table) == {1: 110, 2: 100, 3: 100, 9: 9}
 
 
+@pytest.mark.parametrize("is_decided", [True, False])
+def test_the_word_is_durable_before_anybody_acts_on_it(bank: Bank, monkeypatch: pytest.MonkeyPatch, is_decided: bool) -> None:
+    """I1, `tables` 90001573 of the simulation: its writer died before the name was on the disk, another closed the other table, and the machine lost its power."""
+    killed_at(bank, 0, "after_put" if is_decided else "before_put", monkeypatch, OUT, IN)
+    if not is_decided:
+        prepared = close.open_in(bank[1].state, bank[1].state.look())
+        assert prepared is not None
+        loop.commit(close._Marker(bank[0].state, prepared))
+    calls = []
+    for name in ("sync", "put_if_absent"):
+        call = getattr(LocalStore, name)
+        monkeypatch.setattr(
+            LocalStore, name, lambda store, key, *rest, call=call, name=name: [calls.append((name, store.root, key)), call(store, key, *rest)][1]
+        )
+    assert values(again(bank)[1])[1] == (110 if is_decided else 100)
+    assert calls == [("sync", bank[0].state.store.root, commit_key(2)), ("put_if_absent", bank[1].state.store.root, commit_key(3))]
+
+
 def test_the_steps_as_every_engine_sees_them(bank: Bank) -> None:
     receipt = transfer(bank, OUT, IN)
     assert operations(bank[0]) == ["CREATE TABLE", "WRITE", "UPDATE"] and operations(bank[1]) == ["CREATE TABLE", "WRITE", PREPARE, "UPDATE"]
@@ -311,7 +329,14 @@ def test_the_home_is_where_other_engines_could_not_be_followed(make: Make) -> No
         assert PREPARE not in operations(bank[0]) and PREPARE in operations(bank[1])
 
 
-@pytest.mark.parametrize(("properties", "why"), [({}, "deletion vectors"), ({**TRACKED, "delta.enableChangeDataFeed": "true"}, "change data feed")])
+@pytest.mark.parametrize(
+    ("properties", "why"),
+    [
+        ({**TRACKED, "delta.enableDeletionVectors": "false"}, "it has no deletion vectors"),
+        ({"delta.enableDeletionVectors": "true"}, "it does not track them"),
+        ({**TRACKED, "delta.enableChangeDataFeed": "true"}, "it has a change data feed"),
+    ],
+)
 def test_two_such_tables_are_refused_by_name(make: Make, properties: dict[str, str], why: str) -> None:
     bank = [make("a", properties), make("b", properties)]
     with pytest.raises(UnsupportedFeature, match=why):
@@ -407,6 +432,23 @@ def test_who_may_only_read_sees_a_decided_transaction(
     )
 
 
+def test_another_closes_it_and_deletes_the_post_while_a_reader_lays_it_over(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tables` 63 of the simulation: the reader told of a damaged log."""
+    monkeypatch.setattr(prepare, "INLINE_BYTES", 10)
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    reader, other, staged_by = read_only(bank)[1], again(bank)[1], close._staged_by
+    looks = iter([False, True])
+
+    def staged(store: ObjectStore, prepared: Any) -> Any:
+        if store is reader.state.store and next(looks):
+            assert values(other)[1] == 110
+        return staged_by(store, prepared)
+
+    monkeypatch.setattr(close, "_staged_by", staged)
+    head, seen = reader.state.refresh_to_read()
+    assert head is seen and shown(reader, seen)[1] == 110
+
+
 def test_who_may_only_read_sees_what_was_given_up_nowhere(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
     killed_at(bank, 1, "prepared", monkeypatch, OUT, IN)
     reader, other = read_only(bank)[1], again(bank)
@@ -458,6 +500,46 @@ def test_a_decision_that_comes_between_two_looks_is_seen_in_both_tables(make: Ma
     finally:
         is_over.set()
         owner.join()
+
+
+def test_an_owner_that_waits_for_the_decision_only(make: Make) -> None:
+    """Who reads after it is told sees the transaction, whether another thread has closed it by then or not (I2)."""
+    bank = [make("home", {**TRACKED, "rowlock.order": "-1"}), make("part"), make("read")]
+    owner_is_told, others = threading.Event(), again(bank)
+
+    class Later(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "decided":
+                assert owner_is_told.wait(20)
+
+    txns = begin(bank)
+    stage(txns[0], OUT)
+    stage(txns[1], IN)
+    txns[2].note_read()
+    with use_observer(Later()):
+        receipt = end(txns, OUT, IN, "", wait="decided")
+    home, part = (t.state.store.root for t in bank[:2])
+    assert receipt.versions == {home: 2} and receipt.pending == (part,) and receipt.tables[part].version is None
+    assert [values(t)[1] for t in others] == [90, 110, 100]
+    owner_is_told.set()
+    assert [values(t)[1] for t in bank] == [90, 110, 100]
+    while any(thread.name == "rowlock close" for thread in threading.enumerate()):
+        time.sleep(0.01)
+    assert operations(bank[1])[2:] == [PREPARE, "UPDATE"] and operations(bank[2])[2:] == [PREPARE, "ROWLOCK CLOSE"]
+
+
+@pytest.mark.parametrize("tables", [2, 20])
+def test_a_transaction_over_more_tables_is_waited_for_longer(bank: Bank, monkeypatch: pytest.MonkeyPatch, tables: int) -> None:
+    killed_at(bank, 1, "prepared", monkeypatch, OUT, IN)
+    table = again(bank)[1]
+    prepared = close.open_in(table.state, table.state.look())
+    monkeypatch.setattr(close, "open_in", lambda *_: replace(prepared, tables=tables))  # type: ignore[type-var]
+    with clock.use(time_of := TestClock()):
+        begun = time_of.monotonic_s()
+        close.settle(table.state, table.state.look())
+        assert (
+            close.PATIENCE_S + tables * close.PATIENCE_PER_TABLE_S <= time_of.monotonic_s() - begun < close.PATIENCE_S + tables * close.PATIENCE_PER_TABLE_S + 5
+        )
 
 
 def test_a_home_that_is_gone(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -325,7 +325,11 @@ def test_mistakes(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], tm
         pass
     with pytest.raises(InvalidInput, match="named twice"), rowlock.transaction([orders, stock, orders]):
         pass
-    txn = rowlock.transaction([orders, stock])
+    with pytest.raises(InvalidInput, match="wait 'everywhere else'"):
+        rowlock.transaction([orders, stock], wait="everywhere else")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="wait is for"):
+        rowlock.run(orders, lambda _: None, wait="decided")  # type: ignore[call-overload]
+    txn = rowlock.transaction([orders, stock], wait="decided")
     with pytest.raises(InvalidInput, match="not begun"):
         txn[orders]
     with txn:

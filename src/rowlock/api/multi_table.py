@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
 from rowlock import arguments, clock, display
 from rowlock.api.connect import check_classic
@@ -28,7 +28,7 @@ from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, Options, asked
 from rowlock.transaction.state.receipt import Reruns
 from rowlock.transaction.transaction import Transaction
-from rowlock.transaction.two_phase.prepare import Part
+from rowlock.transaction.two_phase.prepare import Part, Wait
 
 Tables = Sequence[DeltaTable | str]
 """Tables by their handles, or by their paths for the session of the process."""
@@ -47,8 +47,8 @@ class MultiTableTransaction:
         {'...': 1, '...': 1}
     """
 
-    def __init__(self, handles: Sequence[Handle], options: Options, app: SetTransaction | None, user_metadata: str | None) -> None:
-        self._handles, self._options, self._app, self._user_metadata = handles, options, app, user_metadata
+    def __init__(self, handles: Sequence[Handle], options: Options, app: SetTransaction | None, user_metadata: str | None, wait: Wait = "everywhere") -> None:
+        self._handles, self._options, self._app, self._user_metadata, self._until = handles, options, app, user_metadata, wait
         self._reruns = Reruns()
         """What `rowlock.run` threw away of the same work before, for the receipts."""
         self._opened: list[OpenTransaction] = []
@@ -112,7 +112,7 @@ class MultiTableTransaction:
         with ExitStack() as blocks:
             for opened in self._opened:
                 blocks.enter_context(opened.committing())
-            receipt = multi_table.commit([_part(opened, txn_id) for opened in self._opened])
+            receipt = multi_table.commit([_part(opened, txn_id) for opened in self._opened], self._until)
             for handle in self._handles:
                 handle.compacted(receipt.tables[handle.path])
         return receipt
@@ -194,6 +194,11 @@ def handles_of(tables: Any, call: str) -> list[Handle]:
     return handles
 
 
+def waited(wait: Any) -> Wait:
+    """The argument `wait`.  Raises InvalidInput for anything else."""
+    return "decided" if arguments.one_of(wait, "wait", get_args(Wait)) == "decided" else "everywhere"
+
+
 def transaction(
     tables: Tables,
     isolation: Isolation | None = None,
@@ -204,6 +209,7 @@ def transaction(
     lock: Lock | None = None,
     lock_timeout: float | None = None,
     user_metadata: str | None = None,
+    wait: Wait = "everywhere",
 ) -> MultiTableTransaction:
     """Statements on several tables that are committed to all of them or to none: `with rowlock.transaction([orders, stock]) as txn:`.
 
@@ -221,6 +227,8 @@ def transaction(
         lock: Who waits in line before they work; all leases are taken when the block begins.
         lock_timeout: For how many seconds to wait in line, 0 or more.
         user_metadata: A text of your own, which each commit carries as `userMetadata`.
+        wait: "everywhere": until all tables have their versions.  "decided": only until that is certain; without an arbiter the other tables' versions
+            follow within a moment, and `receipt.pending` names these tables.
 
     Returns:
         A transaction to be used in a `with` statement.
@@ -238,7 +246,7 @@ def transaction(
         ()
     """
     how = asked(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
-    return MultiTableTransaction(handles_of(tables, "rowlock.transaction"), *how)
+    return MultiTableTransaction(handles_of(tables, "rowlock.transaction"), *how, waited(wait))
 
 
 def read_together(tables: Tables, timestamp: str | datetime.datetime | None = None) -> list[DataFrame]:

@@ -8,13 +8,14 @@ from typing import Any, TypedDict, Unpack, overload
 from rowlock import arguments
 from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
-from rowlock.api.multi_table import MultiTableTransaction, Tables, handles_of
+from rowlock.api.multi_table import MultiTableTransaction, Tables, handles_of, waited
 from rowlock.api.transaction import DeltaTransaction
-from rowlock.exceptions import WrongType
+from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, asked
 from rowlock.transaction.state.receipt import Receipt, Reruns
+from rowlock.transaction.two_phase.prepare import Wait
 
 
 class _Options(TypedDict, total=False):
@@ -33,7 +34,9 @@ class _Options(TypedDict, total=False):
 @overload
 def run(table: DeltaTable, fn: Callable[[DeltaTransaction], Any], retries: int = 10, **options: Unpack[_Options]) -> Receipt: ...
 @overload
-def run(table: Tables, fn: Callable[[MultiTableTransaction], Any], retries: int = 10, **options: Unpack[_Options]) -> MultiTableReceipt: ...
+def run(
+    table: Tables, fn: Callable[[MultiTableTransaction], Any], retries: int = 10, *, wait: Wait = "everywhere", **options: Unpack[_Options]
+) -> MultiTableReceipt: ...
 def run(
     table: DeltaTable | Tables,
     fn: Callable[[Any], Any],
@@ -47,6 +50,7 @@ def run(
     lock: Lock | None = None,
     lock_timeout: float | None = None,
     user_metadata: str | None = None,
+    wait: Wait = "everywhere",
 ) -> Receipt | MultiTableReceipt:
     """Runs a function in a transaction and commits; where a rebase cannot keep its work, runs it again as a whole.
 
@@ -65,6 +69,7 @@ def run(
         lock: Who waits in line before they work.
         lock_timeout: For how many seconds to wait in line, 0 or more.
         user_metadata: A text of your own, which the commit carries as `userMetadata`.
+        wait: Of several tables, as in `rowlock.transaction`: "everywhere" or "decided".
 
     Returns:
         The receipt of the commit; of several tables a `MultiTableReceipt`.
@@ -86,12 +91,15 @@ def run(
     arguments.function(fn, "fn")
     most = max(0, arguments.number(retries, "retries"))
     how = (isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
+    until = waited(wait)
     if isinstance(table, (list, tuple)):
         handles = handles_of(table, "rowlock.run")
-        together: MultiTableReceipt = _run(lambda: MultiTableTransaction(handles, *asked(*how)), fn, most)
+        together: MultiTableReceipt = _run(lambda: MultiTableTransaction(handles, *asked(*how), until), fn, most)
         return together
     if not isinstance(table, DeltaTable):
         raise WrongType(f"table must be a DeltaTable, not {type(table).__name__}")
+    if until != "everywhere":
+        raise InvalidInput("wait is for a transaction over several tables: a commit to one table is there when it is decided", table=table._handle.path)
     check_classic(table._handle.spark, "rowlock.run")
     receipt: Receipt = _run(lambda: table.transaction(*how), fn, most)
     return receipt

@@ -87,10 +87,8 @@ def closes(table_id: str) -> SetTransaction:
 def prepared_in(commit: Commit) -> Prepared | None:
     """What a P says; None for any other commit, and for one that cannot be understood."""
     said = ((commit.info.rowlock if commit.info else None) or {}).get("prepared")
-    if not isinstance(said, dict):
-        return None
     try:
-        return Prepared(commit.version, **{**said, "home": Home(**said["home"])})
+        return Prepared(commit.version, **{**said, "home": Home(**said["home"])})  # type: ignore[dict-item,index]
     except (KeyError, TypeError):
         return None
 

@@ -28,7 +28,7 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.two_phase import prepare as two_phase
 from rowlock.transaction.two_phase.close import closing_version, is_decided
-from rowlock.transaction.two_phase.prepare import Part
+from rowlock.transaction.two_phase.prepare import Part, Wait
 
 _ROUNDS = 20
 _LOOKED_AT = 100
@@ -42,7 +42,8 @@ class MultiTableReceipt:
     Attributes:
         tables: A `Receipt` for each table of the transaction, by the table's path.  Its `version` is None where nothing was written there.
         txn_id: The id that each of its commits carries as `txnId`.
-        pending: Paths of tables whose version is decided, but whose file could not be written yet: the next reader or writer of the table does that.
+        pending: Paths of tables whose version is decided, but whose file is not written yet: their store was down, or the transaction waited for the
+            decision only.  The next reader or writer of the table writes it, if that has not been done by then.
 
     Examples:
         >>> print(rowlock.run([orders, stock], sell))
@@ -172,9 +173,10 @@ def _has_successor(state: SharedState, head: Snapshot) -> bool:
     return state.store.head(names.commit_key(head.version + 1)) is not None
 
 
-def commit(parts: Sequence[Part]) -> MultiTableReceipt:
+def commit(parts: Sequence[Part], wait: Wait = "everywhere") -> MultiTableReceipt:
     """Commits all parts as the next versions of their tables, or none of them.  Runs on the driver.
 
+    With "decided" it returns when that is certain; the versions of some tables follow.
     Raises as the commit of one table does, for each of them; InvalidInput where the application's step is in some of the logs only.
     """
     ordered = sorted(parts, key=lambda part: (*place_of(part.txn.base), part.path))
@@ -182,7 +184,9 @@ def commit(parts: Sequence[Part]) -> MultiTableReceipt:
         refuse_removal(part.txn, part.txn.base)
     _check_step(ordered)
     try:
-        receipts = [part.receipt(None) for part in ordered] if all(part.has_nothing for part in ordered) else loop.commit_all(ordered, lambda: _put(ordered))
+        receipts = (
+            [part.receipt(None) for part in ordered] if all(part.has_nothing for part in ordered) else loop.commit_all(ordered, lambda: _put(ordered, wait))
+        )
     except BaseException:
         two_phase.give_up(ordered)
         raise
@@ -202,12 +206,12 @@ def _check_step(parts: Sequence[Part]) -> bool:
     return bool(done)
 
 
-def _put(parts: Sequence[Part]) -> list[Over] | None:
+def _put(parts: Sequence[Part], wait: Wait) -> list[Over] | None:
     """Writes the files of all parts and tries one put for them; None where another writer was faster in one of the tables."""
     if _check_step(parts):
         return [Over(None)] * len(parts)
     if common_arbiter([part.state.store for part in parts]) is None:
-        return two_phase.put(parts)
+        return two_phase.put(parts, wait)
     writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
     versions = {part: part.head.version + 1 for part in writing}
     if len(writing) + len(only_read) > 1:

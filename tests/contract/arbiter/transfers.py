@@ -22,7 +22,7 @@ from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
-from rowlock.transaction.two_phase.prepare import Part
+from rowlock.transaction.two_phase.prepare import Part, Wait
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import operation, parameters, statements_of
 
@@ -44,14 +44,14 @@ def stage(txn: Transaction, text: str) -> None:
         txn.execute(*statements_of(parse(text), txn.base))
 
 
-def end(txns: Sequence[Transaction], *texts: str) -> MultiTableReceipt:
+def end(txns: Sequence[Transaction], *texts: str, wait: Wait = "everywhere") -> MultiTableReceipt:
     """Commits the transactions, of which each is called by its statement."""
     named = [(operation(parse(t)), parameters(parse(t))) if t else ("READ", {}) for t in texts]
     txn_id = clock.new_id()
     for txn, text in zip(txns, texts, strict=True):
         if not text:
             txn.app = None
-    return commit([Part(txn, *name, txn_id) for txn, name in zip(txns, named, strict=True)])
+    return commit([Part(txn, *name, txn_id) for txn, name in zip(txns, named, strict=True)], wait)
 
 
 def transfer(bank: Bank, rng: random.Random) -> MultiTableReceipt:

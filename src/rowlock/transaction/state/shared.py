@@ -8,6 +8,7 @@ commit by a bare rename, a backup that was put back, a table created again), it 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from rowlock import clock, threads
-from rowlock.exceptions import CommitOverwrittenWarning, CommitUnknown
+from rowlock.exceptions import CommitOverwrittenWarning, CommitUnknown, CorruptLog
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -117,12 +118,16 @@ class SharedState:
 
         Where the store takes no commit, what is open is settled in memory alone.  No commit may follow such a snapshot.
         """
-        try:
-            latest = self.refresh()
-        except (StorageError, CommitUnknown):
-            latest = self.look()
-            self.laid_over = _laid_over(self, latest) if _is_open(latest) else None
-            return latest, self.laid_over or latest
+        with contextlib.suppress(StorageError, CommitUnknown):
+            return (self.refresh(),) * 2
+        while _is_open(latest := self.look()):
+            try:
+                self.laid_over = _laid_over(self, latest)
+            except CorruptLog:  # another has closed it meanwhile, and deleted the post
+                if self.look().version == latest.version:
+                    raise
+            else:
+                return latest, self.laid_over
         return latest, latest
 
     def look(self) -> Snapshot:

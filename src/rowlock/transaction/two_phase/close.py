@@ -20,6 +20,7 @@ from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.protocol import prepared as versions
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import CLOSE, Prepared, open_version
 from rowlock.storage.open import beside
 from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
@@ -156,12 +157,11 @@ def word_of(home: SharedState, prepared: Prepared) -> int | None:
         between = home.log.commits(prepared.home.since, head.version)
     except VersionNotFound:
         raise _unsettled(home, prepared, "its log was cleaned up since then") from None
-    for found in between:
-        if prepared.txn_id in found.txn_ids:
-            return found.version
-        if prepared.txn_id in found.aborted:
-            return ABORTED
-    return None
+    word = next((c for c in between if prepared.txn_id in (*c.txn_ids, *c.aborted)), None)
+    if word is None:
+        return None
+    home.store.sync(commit_key(word.version))  # before anybody acts on it in another folder: its owner may have died before it was durable
+    return word.version if prepared.txn_id in word.txn_ids else ABORTED
 
 
 def _unsettled(state: SharedState, prepared: Prepared, why: str) -> DeltaConcurrentModificationException:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from rowlock import clock, threads
 from rowlock.exceptions import CommitUnknown, RowlockError, StorageError, UnsupportedFeature
@@ -26,6 +27,8 @@ from rowlock.transaction.state.proposal import Over
 from rowlock.transaction.state.shared import logger
 from rowlock.transaction.two_phase.close import ABORTED, close
 
+Wait = Literal["everywhere", "decided"]
+"""Until when the owner of a transaction waits: for its version in all tables, or for the decision."""
 MOST_TABLES = 20
 INLINE_BYTES = 16_384
 """A staged commit that is longer is posted beside the table, and not in the P."""
@@ -86,8 +89,11 @@ class Part(StagedStatements):
         return None
 
 
-def put(parts: Sequence[Part]) -> list[Over] | None:
-    """Prepares the parts, in reverse order, decides in the home and closes; None where another writer was faster in one of the tables, or gave the attempt up."""
+def put(parts: Sequence[Part], wait: Wait) -> list[Over] | None:
+    """Prepares the parts, in reverse order, decides in the home and closes; None where another writer was faster in one of the tables, or gave the attempt up.
+
+    `wait`: for "decided" the parts are closed in the background, and those that are written are pending.
+    """
     writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
     for part in (p for p in writing if p.prepared is None):
         with part.watch.time("write"):
@@ -113,7 +119,7 @@ def put(parts: Sequence[Part]) -> list[Over] | None:
     if not _decided(home, others):
         return None
     decided = home.head.version + 1
-    closed = threads.side_by_side(lambda part: _closed(part, decided), others, _THREADS)
+    closed = threads.side_by_side(lambda part: _closed(part, decided), others, _THREADS) if wait == "everywhere" else _begin_to_close(others, decided)
     versions = {home: Over(decided), **{p: Over(None if p in only_read else v, by_another=True) for p, v in zip(others, closed, strict=True)}}
     return [versions.get(part, Over(None)) for part in parts]
 
@@ -182,6 +188,17 @@ def _decided(home: Part, others: Sequence[Part]) -> bool:
         home.is_sent = won
     home.phase("after_put")
     return won
+
+
+def _begin_to_close(others: Sequence[Part], decided: int) -> list[int | None]:
+    """Lets each part be closed by a thread; no version is known yet."""
+    for part in others:
+        part.is_pending = not part.has_nothing
+        try:
+            threads.start(partial(_closed, part, decided), "rowlock close")
+        except RuntimeError as e:  # the interpreter is about to end
+            logger.warning("version %d of %s is decided and will be rolled forward by its next reader or writer: %s", decided, part.path, e)
+    return [None] * len(others)
 
 
 def _closed(part: Part, decided: int) -> int | None:
