@@ -29,10 +29,14 @@ class ArrowFile:
         """As much as is asked of it: the number of rows."""
         return SimpleNamespace(row_group=lambda group: SimpleNamespace(num_rows=self._table.num_rows))
 
-    def read_row_group(self, group: int, columns: Sequence[str], use_threads: bool) -> pa.Table:
+    def read_row_group(self, group: int, columns: Sequence[str], use_threads: bool = True) -> pa.Table:
         """These columns; a column of which fields are asked (`add.path`) comes whole."""
         names = list(dict.fromkeys(c.partition(".")[0] for c in columns))
         return self._table.select(names)
+
+    def iter_batches(self, batch_size: int, row_groups: Sequence[int], columns: Sequence[str], use_threads: bool) -> Iterator[pa.RecordBatch]:
+        """The same, in portions."""
+        yield from self.read_row_group(row_groups[0], columns, use_threads).to_batches(max_chunksize=batch_size)
 
 
 def write_table(table: pa.Table, where: Any, **options: Any) -> None:

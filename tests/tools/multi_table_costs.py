@@ -1,6 +1,6 @@
 """What a transaction over several tables costs on S3 that answers after 60 ms, beside the same statements as single commits: requests, time, rate, lag.
 
-usage: multi_table_costs.py [--latency-ms 60] [--transactions 8] [--threads 4] [--seconds 10]
+usage: multi_table_costs.py [--latency-ms 60] [--transactions 8] [--threads 4] [--seconds 10] [--only costs|beside|rates]
 
 The server is MinIO and, for the way by an arbiter, DynamoDB Local, each behind a proxy that counts requests and keeps every answer back.
 The engine is the one in memory (no Spark), so what is measured are requests.  `lag`: from the decision until the last table has its version.
@@ -31,7 +31,9 @@ from model.schedules.play import schema_string  # noqa: E402
 from rowlock.exceptions import RowlockError  # noqa: E402
 from rowlock.storage import open_store  # noqa: E402
 from rowlock.storage.dynamodb import create_table  # noqa: E402
+from rowlock.transaction.multi_table import heads_together  # noqa: E402
 from rowlock.transaction.state.phases import Observer, use_observer  # noqa: E402
+from rowlock.transaction.two_phase.prepare import Wait  # noqa: E402
 from rowlock_simulation.memory.sql.script import parse  # noqa: E402
 from servers import dynamodb, minio  # noqa: E402
 from servers.proxy import Proxy, late  # noqa: E402
@@ -83,14 +85,18 @@ class World:
         return self.proxies[0].counts() + more
 
 
-def together(bank: list[InMemory], texts: list[str]) -> None:
+def together(bank: list[InMemory], texts: list[str], wait: Wait = "everywhere") -> None:
     txns = begin(bank)
     for txn, text in zip(txns, texts, strict=True):
         if text:
             stage(txn, text)
         else:
             txn.note_read()
-    end(txns, *texts)
+    end(txns, *texts, wait=wait)
+
+
+def until_decided(bank: list[InMemory], texts: list[str]) -> None:
+    together(bank, texts, "decided")
 
 
 def one_by_one(bank: list[InMemory], texts: list[str]) -> None:
@@ -104,8 +110,8 @@ def update(k: int) -> str:
 
 
 def costs(world: World, written: int, read: int, times: int) -> Iterator[tuple[str, ...]]:
-    """A line for the transaction, and one for single commits."""
-    for name, work in (("together", together), ("one by one", one_by_one)):
+    """A line for the transaction, one for an owner that waits for the decision only, and one for single commits."""
+    for name, work in (("together", together), ("until decided", until_decided), ("one by one", one_by_one)):
         bank = world.tables(written + read)
         work(bank, [update(0)] * written + [""] * read)  # the first fills what is known of the tables
         before, versions = world.counts(), sum(t.state.look().version for t in bank)
@@ -149,6 +155,46 @@ def rate(world: World, work: Callable[[list[InMemory], list[str]], None], thread
     return len(done) / (time.perf_counter() - begun)
 
 
+def beside(world: World, seconds: float, *, owners: int, passing: bool) -> tuple[str, ...]:
+    """What appends to one of two tables take beside transactions over both, how long these take, and a reader of both; `passing`: what is prepared is not waited for."""
+    roots = [t.state.store.root for t in world.tables(2)]
+    until, took = time.perf_counter() + seconds, {"append": list[float](), "transaction": list[float](), "read": list[float]()}
+
+    def again_and_again(what: str, work: Callable[[], object], pause_s: float = 0.0) -> None:
+        while time.perf_counter() < until:
+            begun = time.perf_counter()
+            try:
+                work()
+            except RowlockError as e:
+                print(type(e).__name__, str(e)[:200], file=sys.stderr)
+                continue
+            took[what].append(time.perf_counter() - begun)
+            time.sleep(pause_s)
+
+    def append(n: int) -> None:
+        part, keys = world.again(roots)[1], iter(range(1000 * n, 1_000_000))
+        state: Any = part.state
+        if passing:
+            state.refresh, state.newest = state.look, lambda *, settled=True: type(state).newest(state, settled=False)
+        again_and_again("append", lambda: part.run(parse(f"APPEND ({next(keys)}, 1)")), 0.2)
+
+    def own(n: int) -> None:
+        bank = world.again(roots)
+        again_and_again("transaction", lambda: together(bank, [update(n), update(n)]))
+
+    def read() -> None:
+        states = [t.state for t in world.again(roots)]
+        again_and_again("read", lambda: heads_together(states))
+
+    calls = [*((append, (n,)) for n in (1, 2, 3)), *((own, (n,)) for n in range(owners)), (read, ())]
+    running_now = [threading.Thread(target=call, args=arguments) for call, arguments in calls]
+    for one in running_now:
+        one.start()
+    for one in running_now:
+        one.join()
+    return tuple(f"{statistics.median(t) * 1000:.0f} / {sorted(t)[int(len(t) * 0.95)] * 1000:.0f} ms ({len(t)})" if t else "-" for t in took.values())
+
+
 @contextmanager
 def worlds(latency_s: float) -> Iterator[dict[str, World]]:
     with running(minio.start) as s3, running(dynamodb.start) as arbiter:
@@ -164,18 +210,26 @@ def main() -> int:
     parser.add_argument("--transactions", type=int, default=8)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--only", choices=["costs", "beside", "rates"], help="one of the three tables")
     args = parser.parse_args()
     with worlds(args.latency_ms / 1000) as by_name:
-        print("| way | statements | written | read | versions | requests | time | lag |\n|---|---|---|---|---|---|---|---|")
-        for name, world in by_name.items():
-            for written, read in ((2, 0), (3, 0), (2, 1)):
-                for line in costs(world, written, read, args.transactions):
-                    print(f"| {' | '.join((name, *line))} |", flush=True)
-        print(f"\n| way | {args.threads} threads | together | one by one |\n|---|---|---|---|")
-        for name, world in by_name.items():
-            for spread, what in ((2, "on the same two tables"), (8, "on two of eight tables each")):
-                rates = [rate(world, work, args.threads, args.seconds, spread) for work in (together, one_by_one)]
-                print(f"| {name} | {what} | {rates[0]:.1f}/s | {rates[1]:.1f}/s |", flush=True)
+        if args.only in (None, "costs"):
+            print("| way | statements | written | read | versions | requests | time | lag |\n|---|---|---|---|---|---|---|---|")
+            for name, world in by_name.items():
+                for written, read in ((2, 0), (3, 0), (2, 1)):
+                    for line in costs(world, written, read, args.transactions):
+                        print(f"| {' | '.join((name, *line))} |", flush=True)
+        if args.only in (None, "beside"):
+            print("\n| beside | an append | a transaction | a reader of both |\n|---|---|---|---|")
+            for owners, passing in ((0, False), (1, False), (1, True)):
+                what = "no transactions" if not owners else "appends pass what is prepared" if passing else "appends settle"
+                print(f"| {what} | {' | '.join(beside(by_name['no arbiter'], args.seconds, owners=owners, passing=passing))} |", flush=True)
+        if args.only in (None, "rates"):
+            print(f"\n| way | {args.threads} threads | together | one by one |\n|---|---|---|---|")
+            for name, world in by_name.items():
+                for spread, what in ((2, "on the same two tables"), (8, "on two of eight tables each")):
+                    rates = [rate(world, work, args.threads, args.seconds, spread) for work in (together, one_by_one)]
+                    print(f"| {name} | {what} | {rates[0]:.1f}/s | {rates[1]:.1f}/s |", flush=True)
     return 0
 
 
