@@ -81,6 +81,8 @@ class Limits:
     """Groups of files (by partition values, with and without deletion vectors) that a scan reads as a union; more are joined with a table of their values."""
     moved_bytes: int = 256 * _GB
     """Size of the files that OPTIMIZE makes one of on the driver, with Arrow, a portion at a time; larger ones, and on a cluster more than `local_rows`, are Spark's."""
+    sorted_bytes: int = _share(1 / 32, at_least=128 * _MB, at_most=_GB)
+    """Size in memory of the rows that clustering and ZORDER sort on the driver, with Arrow; more are Spark's.  By default 1/32 of the driver's memory, 128 MB to 1 GB."""
     sampled_rows: int = 20_000
     """Rows of the sample by which ZORDER and clustering divide a column's values into ranges."""
     plan_entries: int = 256

@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.statements.row_order import Order, ordered_frame
+from rowlock.engines.spark.statements.row_order import ordered_frame
 from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.parquet.curves import Order
 from rowlock.protocol.clustering import Clustering, logical_columns
 from rowlock.protocol.predicates import compare
 from spark.support import delta_rows, read, take_route, unchanged, winner
@@ -90,10 +91,11 @@ def test_without_vectors(spark: SparkSession, table_path: str) -> None:
     assert read(spark, table_path) == sorted(scattered(1000)[100:], key=repr)
 
 
+@pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.soak("many rows by two keys; test_clustering_beside_other_writers stays", ci=True)
-def test_a_merge_beside_clustering_by_two_keys(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the loser OPTIMIZE sorts by Spark jobs into many files, and each of its outputs gives up what the MERGE changed; as the winner it moves the rows of a DELETE."""
-    take_route(monkeypatch, "large")
+def test_a_merge_beside_clustering_by_two_keys(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
+    """As the loser OPTIMIZE sorts, by Arrow or by Spark, into many files, and each gives up what the MERGE changed; as the winner it moves the rows of a DELETE."""
+    take_route(monkeypatch, route)
     table = clustered(spark, table_path, "x", "y", **SMALL, **{"delta.enableRowTracking": "true"})
     other, n = DeltaTable.forPath(spark, table_path), 1500
     for part in range(2):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,29 @@ def test_both_ways_leave_the_same_table(spark: SparkSession, tmp_path: Path, of:
         assert one.deletion_vector is None and says(json.loads(one.stats or ""), json.loads(other.stats or ""))
     held = {n for f in moved["arrow"] for n in pq.read_schema(f"{tmp_path}/arrow/{f.path}").names}
     assert not {n for n in held if n.startswith("__rowlock")}, "no origin is written into files"
+
+
+@pytest.mark.parametrize("keys", [["id"], ["l", "st.a"]], ids=["one key", "two keys"])
+def test_sorted_rows_are_the_same_both_ways(spark: SparkSession, tmp_path: Path, keys: list[str]) -> None:
+    """I5, I6: by Arrow as by Spark the same rows, ids and commit versions, in about as many files, which divide the rows by their keys."""
+    first = str(tmp_path / "first")
+    by_executors(spark, first)
+    DeltaTable.forPath(spark, first).setProperties({"delta.targetFileSize": "2000"})
+    before, files = known(spark, first), {}
+    for way, most in (("arrow", 1 << 40), ("spark", 0)):
+        path = str(tmp_path / way)
+        shutil.copytree(first, path)
+        with limited(moved_bytes=1 << 40, sorted_bytes=most, local_rows=0), pytest.MonkeyPatch.context() as patch:
+            written = counting(patch)
+            DeltaTable.forPath(spark, path).optimize().executeZOrderBy(*keys)
+        assert (not written) == (way == "arrow"), "it went the other way"
+        assert known(spark, path) == before
+        files[way] = adds(path)
+        assert not any(f.deletion_vector for f in files[way])
+    assert 3 <= len(files["arrow"]) <= 2 * len(files["spark"])
+    ranges = sorted((stats["minValues"]["id"], stats["maxValues"]["id"]) for f in files["arrow"] if (stats := f.parsed_stats()))
+    assert all(before < after for (_, before), (after, _) in pairwise(ranges)), "the keys rise with id, so no two files overlap"
+    assert not {n for f in files["arrow"] for n in pq.read_schema(f"{tmp_path}/arrow/{f.path}").names if n.startswith("__rowlock")}
 
 
 @pytest.mark.parametrize("most", [0, 1 << 40], ids=["spark", "arrow"])

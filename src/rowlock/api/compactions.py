@@ -8,10 +8,10 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary.statements import Statement
 from rowlock.conditions import named
-from rowlock.engines.spark.statements.row_order import Order
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, open_cube, small_files, target_bytes
+from rowlock.parquet.curves import Order
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering, logical_columns, stored_columns
 from rowlock.protocol.schema import ColumnPath, column_name

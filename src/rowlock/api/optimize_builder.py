@@ -13,9 +13,9 @@ from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import Optimized, optimize_frame
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
-from rowlock.engines.spark.statements.row_order import Order
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import order_bins, order_columns, purge_bins, target_bytes
+from rowlock.parquet.curves import Order
 from rowlock.parquet.files import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import logical_columns

@@ -21,7 +21,6 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow, to_arrow_type
-from rowlock.protocol.clustering import Clustering
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.schema import StructField, StructType
 
@@ -30,14 +29,12 @@ from rowlock.protocol.schema import StructField, StructType
 class StagedRows:
     """The rows of a block: those of `tables` on the driver, with the table's logical columns, then those of `files` that are already written.
 
-    dead        by path, the positions of rows of the files that a rebase dropped
-    clustering  the fields of the add action of the rows on the driver for clustering, where OPTIMIZE clustered them
+    dead  by path, the positions of rows of the files that a rebase dropped
     """
 
     tables: tuple[pa.Table, ...] = ()
     files: tuple[AddFile, ...] = ()
     dead: Mapping[str, BitMap64] = field(default_factory=dict)
-    clustering: Clustering | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -1,7 +1,8 @@
-"""Moves the live rows of data files into new files, in their present order, a portion at a time: OPTIMIZE and REORG where Arrow reads the files as Spark would.
+"""Moves the live rows of data files into new files: OPTIMIZE and REORG where Arrow reads the files as Spark would.
 
-A row keeps its place among the live rows, so where it came from is a sum of lengths (`moved_origin`), and no file need hold it (I5).
-Rows keep their ids and commit versions where the table tracks them (I6).
+In their present order a portion at a time (`move_rows`): a row keeps its place among the live rows, so where it came from is a sum of lengths
+(`moved_origin`).  Sorted, all at once (`sort_rows`).  No file need hold where its rows came from (I5).  Rows keep their ids and commit versions where the
+table tracks them (I6).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from rowlock.boundary.provenance import Provenance, StoredOrigin
 from rowlock.boundary.row_identity import Numbers, columns_of, identities_in
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import CorruptLog
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.curves import Order, arranged
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import DataFile
@@ -30,6 +33,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, living_mask
 from rowlock.storage.store import ObjectStore, discard
+from rowlock.threads import side_by_side
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 128 << 20
 """Rows in a row group of a new file at most, and about their size in memory."""
@@ -73,6 +77,39 @@ def move_rows(
     return files
 
 
+def sort_rows(
+    store: ObjectStore,
+    inputs: Sequence[Slice],
+    living: Living,
+    snapshot: Snapshot,
+    order: Order,
+    num_files: int,
+    *,
+    max_records: int | None = None,
+    case_sensitive: bool = False,
+) -> tuple[list[AddFile], Provenance]:
+    """Writes the live rows of the inputs, which lie in one partition, sorted into about `num_files` new files; returns these, and where their rows came from.
+
+    Raises as `move_rows`, and Doubtful where the rows take more memory than `limits().sorted_bytes`.
+    """
+    mover = _Mover(store, inputs, living, snapshot, case_sensitive)
+    table = mover.all_rows()
+    rows, edges = arranged(table, order, num_files)
+    pieces = [(at, min(end, at + (max_records or end))) for start, end in pairwise(edges) for at in range(start, end, max_records or end - start)]
+    files: dict[int, AddFile] = {}
+
+    def write(start: int, end: int) -> None:
+        portions = functools.partial(mover.groups_of, table, rows.slice(start, end - start))
+        files[start] = write_portions(store, portions, mover.values, snapshot)
+
+    try:
+        side_by_side(lambda piece: write(*piece), pieces, limits().file_threads)
+    except BaseException:
+        discard(store, (f.path for f in files.values()))
+        raise
+    return [files[start] for start, _ in pieces], moved_origin(inputs, living).loaded().take(rows.to_numpy())
+
+
 class _Mover:
     def __init__(self, store: ObjectStore, inputs: Sequence[Slice], living: Living, snapshot: Snapshot, case_sensitive: bool) -> None:
         self._store, self._inputs, self._living, self._snapshot, self._case_sensitive = store, inputs, living, snapshot, case_sensitive
@@ -86,10 +123,11 @@ class _Mover:
             raise Doubtful("the table has no column that files hold", "tables without stored columns")
 
     def groups(self, start: int, end: int) -> Iterator[pa.Table]:
-        """The live rows from number `start` to `end`, in portions for row groups."""
+        """The live rows from number `start` to `end` as data files hold them, in portions for row groups."""
         held: list[pa.Table] = []
         num_rows = size_bytes = 0
-        for rows in self._stored(start, end):
+        for logical in self._live_rows(start, end):
+            rows = stored_rows(logical, self._snapshot)[0]
             held.append(rows)
             num_rows, size_bytes = num_rows + rows.num_rows, size_bytes + rows.nbytes
             if num_rows >= _GROUP_ROWS or size_bytes >= _GROUP_BYTES:
@@ -100,8 +138,23 @@ class _Mover:
         if num_rows:
             yield pa.concat_tables(held)
 
-    def _stored(self, start: int, end: int) -> Iterator[pa.Table]:
-        """The live rows from number `start` to `end` as data files hold them."""
+    def all_rows(self) -> pa.Table:
+        """All live rows, under the table's columns, with their ids.  Raises Doubtful where they take more memory than a sort on the driver may."""
+        held, most = [], limits().sorted_bytes
+        for rows in self._live_rows(0, sum(len(self._living[s.path]) for s in self._inputs)):
+            held.append(rows)
+            if (most := most - rows.nbytes) < 0:
+                raise Doubtful("the rows take more memory than a sort on the driver may", "many rows")
+        return _in_one_piece(held) if held else self._wanted.empty_table()
+
+    def groups_of(self, table: pa.Table, rows: pa.Array) -> Iterator[pa.Table]:
+        """These of the rows as data files hold them, in portions for row groups."""
+        size = max(1, min(_GROUP_ROWS, _GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
+        for at in range(0, len(rows), size):
+            yield stored_rows(table.take(rows.slice(at, size)), self._snapshot)[0]
+
+    def _live_rows(self, start: int, end: int) -> Iterator[pa.Table]:
+        """The live rows from number `start` to `end`, under the table's columns, with their ids."""
         at = 0
         for piece in self._inputs:
             after = at + len(self._living[piece.path])
@@ -144,17 +197,26 @@ class _Mover:
             alive = np.flatnonzero(mask[at : at + rows.num_rows])
             taken = alive[max(0, first - before) : max(0, end - before)]
             if len(taken):
-                yield self._as_stored(rows, ids, file, taken + at, taken)
+                yield self._with_ids(rows, ids, file, taken + at, taken)
             at, before = at + rows.num_rows, before + len(alive)
 
-    def _as_stored(self, rows: pa.Table, ids: pa.Table, file: AddFile, positions: Numbers, taken: Numbers) -> pa.Table:
-        """Those of the rows that are `taken`, from these positions of the file, as data files hold them; `ids` are the rows' own by the file, if it has any."""
+    def _with_ids(self, rows: pa.Table, ids: pa.Table, file: AddFile, positions: Numbers, taken: Numbers) -> pa.Table:
+        """Those of the rows that are `taken`, from these positions of the file, with their ids; `ids` are the rows' own by the file, if it has any."""
         if len(taken) < rows.num_rows:
             rows, ids = rows.take(pa.array(taken)), ids.take(pa.array(taken))
-        if self._columns is not None:
-            columns = self._columns
-            rows = with_identities(rows, identities_in(file, positions, lambda _, at: held_ids(ids, columns, len(at))), columns)
-        return stored_rows(rows, self._snapshot)[0]
+        if (columns := self._columns) is None:
+            return rows
+        return with_identities(rows, identities_in(file, positions, lambda _, at: held_ids(ids, columns, len(at))), columns)
+
+
+def _in_one_piece(parts: list[pa.Table]) -> pa.Table:
+    """The rows of the parts, which are taken out of the list, column by column in one piece: at most one column is in memory twice."""
+    left, columns = pa.concat_tables(parts), {}
+    parts.clear()
+    for name in left.column_names:
+        columns[name] = left.column(0).combine_chunks()
+        left = left.remove_column(0)
+    return pa.table(columns)
 
 
 def _portion_rows(num_rows: int, size_bytes: int) -> int:

@@ -28,7 +28,7 @@ from rowlock.storage.store import ObjectStore
 
 _CALENDAR = {SPARK_VERSION.decode(): "4.0.0"}
 """Written into the footer: Spark reads dates and times by the calendar of the writing version, and ours is that of Spark 3 and later."""
-_SAMPLED_ROWS, _DICTIONARY_BYTES = 1 << 18, 1 << 20
+_SAMPLED_ROWS, _DICTIONARY_BYTES, _LITTLE_BYTES = 1 << 18, 1 << 20, 1 << 16
 PartitionValues = dict[str, str | None]
 
 
@@ -140,7 +140,7 @@ class _Late(Exception):
 def _encoded(portions: Iterable[pa.Table], snapshot: Snapshot, gathered: statistics.Gathered, unlike: _Unlike, *, page_index: bool = False) -> Iterator[bytes]:
     """The bytes of a file, in pieces, with each portion a row group or several; `page_index` lets readers skip parts of a row group.
 
-    A column with -0.0 gets no dictionary: Spark's reader does not find it in one where 0.0 is asked for; nor does a column that would outgrow one.
+    A column with -0.0 gets no dictionary: Spark's reader does not find it in one where 0.0 is asked for; nor does a column that is no smaller with one.
     A column with NaN gets no bounds: pyarrow leaves NaN out of them, which for Spark is above every number, so its reader would pass over such rows.
     Raises _Late where either is found after the first portion; then `unlike` has the column.
     """
@@ -148,7 +148,7 @@ def _encoded(portions: Iterable[pa.Table], snapshot: Snapshot, gathered: statist
     for rows in portions:
         more = unlike.note(rows)
         if writer is None:
-            unlike.plain |= {f.name for f, c in zip(rows.schema, rows.columns, strict=True) if _outgrows_dictionary(c)}
+            unlike.plain |= {f.name for f, c in zip(rows.schema, rows.columns, strict=True) if _is_better_plain(c)}
             writer = _writer(sink, rows.schema, snapshot, unlike, page_index)
         elif more:
             raise _Late
@@ -180,12 +180,14 @@ def _leaf_names(schema: pa.Schema) -> list[str]:
     return [c.path for c in pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema]
 
 
-def _outgrows_dictionary(column: pa.ChunkedArray) -> bool:
-    """Whether the distinct values of a column take more than pyarrow lets a dictionary have: then it would be written in vain, beside all later values."""
+def _is_better_plain(column: pa.ChunkedArray) -> bool:
+    """Whether a dictionary of a column, and the number of each value in it, take more than the values; or more than pyarrow lets a dictionary have."""
     sample = column.slice(0, _SAMPLED_ROWS)
-    if pa.types.is_nested(column.type) or sample.nbytes <= _DICTIONARY_BYTES:
+    if pa.types.is_nested(column.type) or sample.nbytes <= _LITTLE_BYTES:
         return False
-    return bool(pc.count_distinct(sample).as_py() * sample.nbytes > _DICTIONARY_BYTES * len(sample))
+    distinct = pc.count_distinct(sample).as_py()
+    dictionary = distinct * sample.nbytes // len(sample)
+    return bool(dictionary > _DICTIONARY_BYTES or dictionary + len(sample) * distinct.bit_length() // 8 >= sample.nbytes)
 
 
 class _Pieces(io.RawIOBase):

@@ -11,9 +11,9 @@ import pytest
 
 from rowlock.boundary.effects import StagedFile
 from rowlock.boundary.provenance import Provenance
-from rowlock.engines.spark.statements.row_order import Order, local_order
 from rowlock.maintenance.optimize import choose_bins, order_bins
 from rowlock.parquet.blocks import driver_block
+from rowlock.parquet.curves import Order, arranged
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
@@ -36,9 +36,9 @@ def test_bins_of_small_files() -> None:
 @pytest.mark.parametrize("clustering", [None, Clustering(XY, XY, "cube", "run")], ids=["zorder", "hilbert"])
 def test_near_in_both_columns_is_near_in_the_order(clustering: Clustering | None) -> None:
     grid = pa.table({"x": np.repeat(np.arange(16), 16), "y": np.tile(np.arange(16), 16)})
-    order = local_order(grid, Order(XY, 1, clustering))
+    order = arranged(grid, Order(XY, 1, clustering))[0]
     for start in range(0, 256, 16):
-        part = grid.take(pa.array(order[start : start + 16])).to_pydict()
+        part = grid.take(order.slice(start, 16)).to_pydict()
         assert max(part["x"]) - min(part["x"]) == max(part["y"]) - min(part["y"]) == 3
 
 
@@ -51,8 +51,8 @@ def test_near_in_both_columns_is_near_in_the_order(clustering: Clustering | None
 )  # fmt: skip
 def test_nulls_first_and_then_by_value(values: list[object]) -> None:
     table = pa.table({"s": pa.array([{"inner": v} for v in values])})
-    assert local_order(table, Order((("s", "inner"),), 1)).tolist() == [1, 2, 3, 0]
-    assert local_order(table.slice(0, 0), Order((("s", "inner"),), 1)).tolist() == []
+    assert arranged(table, Order((("s", "inner"),), 1))[0].to_pylist() == [1, 2, 3, 0]
+    assert arranged(table.slice(0, 0), Order((("s", "inner"),), 1))[0].to_pylist() == []
 
 
 def test_a_new_order_is_no_placement() -> None:
@@ -62,5 +62,5 @@ def test_a_new_order_is_no_placement() -> None:
     staged = [StagedFile(AddFile("out", {}, 1, 0, False, '{"numRecords":4}'))]
     taken = origin.bitmaps()
     assert set(placements([driver_block("derived", 0, data, origin)], staged, taken)) == {"a", "b"}
-    along = local_order(data, Order(X, 1))
+    along = arranged(data, Order(X, 1))[0].to_numpy()
     assert placements([driver_block("derived", 0, data.take(pa.array(along)), origin.take(along))], staged, taken) == {}

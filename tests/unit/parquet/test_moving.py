@@ -22,7 +22,8 @@ from rowlock.exceptions import CorruptLog
 from rowlock.limits import limited
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet import moving
-from rowlock.parquet.moving import move_rows, moved_origin
+from rowlock.parquet.curves import Order
+from rowlock.parquet.moving import move_rows, moved_origin, sort_rows
 from rowlock.parquet.physical import Doubtful
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import positions_except
@@ -101,12 +102,40 @@ def test_rows_are_moved_in_their_order(tmp_path: Path, monkeypatch: pytest.Monke
     assert {p.suffix for p in Path(path).rglob("*") if p.is_file() and "_delta_log" not in str(p)} == {".parquet"}, "no half of a file is left"
 
 
+@pytest.mark.parametrize("keys", [(("id",),), (("x",), ("s",))], ids=["one key", "two keys"])
+@pytest.mark.parametrize("most", [None, 2], ids=["", "files of two"])
+def test_rows_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[tuple[str], ...], most: int | None) -> None:
+    """Whatever their portions and row groups, all live rows are there once, with their ids and where each came from; one key divides them into equal files."""
+    path = str(tmp_path / "t")
+    snapshot = table(path, (10, 4, 1, 23), {"delta.enableRowTracking": "true"})
+    monkeypatch.setattr(moving, "_PORTION_ROWS", 3)
+    monkeypatch.setattr(moving, "_GROUP_ROWS", 4)
+    pieces = slices(snapshot, {0: [0, 1, 9], 1: range(4), 3: [0, 5, 6, 7, 8, 22]})[::-1]
+    there = {p.name for p in Path(path).rglob("*.parquet")}
+    with limited(sorted_bytes=10), pytest.raises(Doubtful, match="more memory"):
+        sort_rows(LocalStore(path), pieces, living_of(pieces), snapshot, Order(keys, 1), 4)
+    assert {p.name for p in Path(path).rglob("*.parquet")} == there
+    files, origin = sort_rows(LocalStore(path), pieces, living_of(pieces), snapshot, Order(keys, 1), 4, max_records=most)
+    held = [pq.read_table(f"{path}/{f.path}") for f in files]
+    assert [f.num_records for f in files] == [t.num_rows for t in held] and len(held) >= 4 and all(most is None or t.num_rows <= most for t in held)
+    rows, before = pa.concat_tables(held), {s.path: pq.read_table(f"{path}/{s.path}") for s in pieces}
+    parts = [(before[name].take(pa.array(origin.position[at])), at) for name, at in origin.by_path()]
+    place = np.argsort(np.concatenate([at for _, at in parts]))
+    assert rows.select(SCHEMA.names).cast(SCHEMA).equals(pa.concat_tables([t for t, _ in parts]).cast(SCHEMA).take(pa.array(place)))
+    assert origin.bitmaps() == {p: b for p, b in living_of(pieces).items() if b}
+    columns = columns_of(snapshot)
+    assert columns is not None and len(set(rows.column(columns.row_id).to_pylist())) == rows.num_rows == 25
+    if len(keys) == 1:
+        assert rows.column("id").to_pylist() == sorted(rows.column("id").to_pylist()) and (most or {t.num_rows for t in held} == {6, 7})
+
+
 def test_files_without_rows(tmp_path: Path) -> None:
     """No live row makes no file; an empty file among others is left out."""
     path = str(tmp_path / "t")
     snapshot = table(path, (3, 2))
     pieces = slices(snapshot, {0: range(3), 1: range(2)})
     assert moved(path, LocalStore(path), snapshot, pieces) == [] == moved(path, LocalStore(path), snapshot, [])
+    assert sort_rows(LocalStore(path), pieces, living_of(pieces), snapshot, Order((("id",), ("x",)), 1), 1)[0] == []
     empty = pieces[0].path
     pq.write_table(SCHEMA.empty_table(), f"{path}/{empty}")
     changed = [Slice(file_of(pieces[0], 0)), Slice(pieces[1].file)]
@@ -175,10 +204,11 @@ def test_a_nan_that_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert set(said["minValues"]) == {"id", "a", "c"} and said["minValues"]["c"] == {"x": 1.0}, "nor has it bounds in the log"
 
 
-def test_a_column_that_would_outgrow_its_dictionary(tmp_path: Path) -> None:
-    """Values that hardly repeat are written as they are, for pyarrow would keep a full dictionary beside them; the file is no larger than with one."""
+@pytest.mark.parametrize("num_rows", [20_000, 400_000])
+def test_a_column_that_is_no_smaller_with_a_dictionary(tmp_path: Path, num_rows: int) -> None:
+    """Values that hardly repeat are written as they are, for pyarrow would keep a full dictionary beside them or in their place; the file is no larger than with one."""
     path = str(tmp_path / "t")
-    ids = np.arange(400_000)
+    ids = np.arange(num_rows)
     rowlock.append(path, pa.table({"id": ids, "g": ids % 100, "s": pa.array(ids).cast(pa.string())}))
     snapshot = state_of(open_store(path)).refresh()
     pieces = [Slice(f) for f in snapshot.files.adds()]

@@ -30,7 +30,6 @@ from rowlock.parquet.row_ids import with_identities, without_empty
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.clustering import Clustering, with_clustering
 from rowlock.protocol.deletion_vector import bitmap_of
 from rowlock.protocol.identity import Identity
 from rowlock.transaction.definition.identity import Numbers
@@ -96,21 +95,17 @@ class SparkEngine:
         """Writes blocks as data files: rows on the driver become one file for each partition and bin of a compaction; blocks in files stay as they are."""
         out: list[StagedFile] = []
         tables: dict[int, list[pa.Table]] = {}
-        clusterings: dict[int, Clustering | None] = {}
         columns = columns_of(snapshot)
         for block in blocks:
             for table in block.payload.tables:
                 tables.setdefault(block.group, []).append(self._as_written(block, logical(table, snapshot), snapshot))
-                clusterings[block.group] = block.payload.clustering
             out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
         for group, parts in tables.items():
             table = pa.concat_tables(parts)
             if columns is not None:
                 table = without_empty(table, columns)
             if table.num_rows:
-                written = self.evaluator.rows.write(table, snapshot)
-                clustering = clusterings[group]
-                out += [replace(s, add=s.add if clustering is None else with_clustering(s.add, clustering), group=group) for s in written]
+                out += [replace(s, group=group) for s in self.evaluator.rows.write(table, snapshot)]
         return out
 
     def _as_written(self, block: RowBlock, table: pa.Table, snapshot: Snapshot) -> pa.Table:

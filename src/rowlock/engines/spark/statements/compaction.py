@@ -21,6 +21,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock import progress
 from rowlock.boundary.effects import RowBlock
+from rowlock.boundary.provenance import Origin
 from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
@@ -29,13 +30,14 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin, with_hashed_path
-from rowlock.engines.spark.statements.row_order import Order, local_order, ordered_frame
+from rowlock.engines.spark.statements.row_order import ordered_frame
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import driver_block, file_block
-from rowlock.parquet.moving import Living, move_rows, moved_origin
+from rowlock.parquet.blocks import file_block
+from rowlock.parquet.curves import Order
+from rowlock.parquet.moving import Living, move_rows, moved_origin, sort_rows
 from rowlock.parquet.physical import Doubtful, names_in_files
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
@@ -115,14 +117,6 @@ def run(
     return {p: rows for p, rows in living.items() if rows}, blocks
 
 
-def _read(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table | None:
-    """The live rows of the inputs; None where they are many or Arrow cannot read them as Spark would."""
-    if evaluator.physical_rows(inputs) > limits().local_rows:
-        return None
-    found = [evaluator.rows.read_slice(s, snapshot) for s in inputs]
-    return pa.concat_tables([f[0] for f in found if f is not None]) if inputs and all(f is not None for f in found) else None
-
-
 def _whole_files(evaluator: Evaluator) -> Scanner:
     """A scanner whose scans read all their files in one task, none of them split, so that rows stay in the order of their file without a sort."""
     session = evaluator.session()
@@ -142,24 +136,32 @@ def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], li
     values = [dict(s.file.partition_values) for s in inputs]
     assert all(v == values[0] for v in values), "a bin lies within one partition"
     files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0]) if f.num_records), key=lambda f: f.path)
-    if order is not None and order.clustering is not None:
-        files = [with_clustering(f, order.clustering) for f in files]
     found = stored_origin(files, evaluator.store, evaluator.paths_by_hash(inputs))
     wanted = {s.path: living[s.path] for s in inputs if living[s.path]}
     num_rows = sum(map(len, wanted.values()))
     if found.num_rows != num_rows or found.bitmaps() != wanted:
         text = f"The files {', '.join(s.path for s in inputs[:3])}{'' if len(inputs) <= 3 else ' ...'} hold other rows than the log says: {found.num_rows:,}, not {num_rows:,}. See rowlock check; nothing was committed"
         raise CorruptLog(text, table=evaluator.store.root)
-    return file_block("derived", 0, files, origin=found)
+    return _block(files, found, order)
+
+
+def _block(files: Sequence[AddFile], origin: Origin, order: Order | None = None) -> RowBlock:
+    """The block of moved rows in new files, which are marked as clustered where they are."""
+    clustering = None if order is None else order.clustering
+    return file_block("derived", 0, files if clustering is None else [with_clustering(f, clustering) for f in files], origin=origin)
+
+
+def _most_records() -> int | None:
+    """How many rows a file may have by the session's setting; None where it has none."""
+    return int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
 
 
 def _moved(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, snapshot: Snapshot) -> RowBlock:
     """The rows of the inputs in their present order, as a block of one file, or of several where the session says how many rows a file holds at most."""
     if _is_for_arrow(evaluator, inputs):
-        most = int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
         with suppress(Doubtful):
-            files = move_rows(evaluator.store, inputs, living, snapshot, max_records=most, case_sensitive=evaluator.rows.case_sensitive)
-            return file_block("derived", 0, files, origin=moved_origin(inputs, living))
+            files = move_rows(evaluator.store, inputs, living, snapshot, max_records=_most_records(), case_sensitive=evaluator.rows.case_sensitive)
+            return _block(files, moved_origin(inputs, living))
     frame = with_hashed_path(_frame(_whole_files(evaluator), inputs, snapshot))
     return _written(evaluator, frame.coalesce(1), inputs, living, None, snapshot)
 
@@ -178,15 +180,17 @@ def _is_local(evaluator: Evaluator) -> bool:
 def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, order: Order, snapshot: Snapshot) -> RowBlock:
     """The rows of the inputs sorted by `order`, in files of about `order.target_bytes`."""
     num_rows = sum(len(living[s.path]) for s in inputs)
-    num_files = min(max(1, num_rows), -(-sum(map(_live_bytes, inputs)) // order.target_bytes))
-    if num_files <= 1 and (table := _read(evaluator, inputs, snapshot)) is not None:
-        along = local_order(table, order)
-        block = driver_block("derived", 0, table.take(pa.array(along)), moved_origin(inputs, living).loaded().take(along))
-        return replace(block, payload=replace(block.payload, clustering=order.clustering))
+    num_files = max(1, min(num_rows, -(-sum(map(_live_bytes, inputs)) // order.target_bytes)))
+    if _is_for_arrow(evaluator, inputs):
+        with suppress(Doubtful):
+            case_sensitive = evaluator.rows.case_sensitive
+            return _block(
+                *sort_rows(evaluator.store, inputs, living, snapshot, order, num_files, max_records=_most_records(), case_sensitive=case_sensitive), order
+            )
     scanner = evaluator.scanner
     place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])
     frame = _frame(scanner, inputs, snapshot)
-    rows = ordered_frame(frame, order, max(1, num_files), num_rows, [place[F.col(PATH)], F.col(POSITION)])
+    rows = ordered_frame(frame, order, num_files, num_rows, [place[F.col(PATH)], F.col(POSITION)])
     return _written(evaluator, rows, inputs, living, order, snapshot)
 
 

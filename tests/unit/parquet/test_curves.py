@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rowlock.engines.spark.statements.row_order import SLACK, Ints, cuts, hilbert_index, hilbert_table, z_index
+from rowlock.parquet.curves import SLACK, Ints, cuts, hilbert_index, hilbert_table, z_index
 
 
 def grid(directions: int, bits: int) -> list[Ints]:
