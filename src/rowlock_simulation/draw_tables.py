@@ -19,6 +19,8 @@ MIRROR = 2
 TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
 _STORES: tuple[tuple[World, ...], ...] = (("s3",), ("local",), ("dynamodb",), ("s3", "local"), ("s3", "local", "dynamodb"))
 STRANGERS = "another engine"
+_MANY = {"stranger": (3, 6), "visitor": (4, 8)}
+"""How many actions the actors of a role have, if not from one to three."""
 _STRANGE = ["stranger"] * 8 + ["banker", "banker", "together", "visitor", "copier"]
 _THEMES = {
     "transfers": ["banker"] * 6 + ["together", "together", "visitor", "writer"],
@@ -33,21 +35,21 @@ def draw_tables(seed: int) -> Plan:
     """The plan of a seed."""
     rng = random.Random(f"plan tables {seed}")
     stores = rng.choice(_STORES)
-    small = rng.random() < 0.5  # such schedules meet more interleavings in the same time
+    theme = rng.choice(list(_THEMES))
+    small = theme != "copies" and rng.random() < 0.5  # such schedules meet more interleavings in the same time
     tables = [TableOf(rng.choice(stores), _properties(rng)) for _ in range(2 if small else rng.choice([2, 3, 3, 4]))]
     if len(stores) > 1 or stores[0] != "dynamodb":  # without a common arbiter one table at most may be such that others could not roll it forward
         plain = rng.randrange(2 * len(tables))
         tables = [TableOf(t.store, t.properties if n == plain else {**_without(t.properties), **TRACKED}) for n, t in enumerate(tables)]
     accounts = rng.randint(2, 4)
-    theme = rng.choice(list(_THEMES))
     processes = [f"p{n}" for n in range(rng.choice([2, 3, 3, 4]))]
-    roles = ["together", "banker", "banker"]
+    roles = [rng.choice(["together", "together", "visitor"]), "banker", "banker"]
     actors: list[ActorPlan] = []
     writes = 0
     while len(actors) < (3 if small else 4) or writes < (4 if small else 20 if rng.randrange(20) == 0 else 7):
         role = roles.pop() if roles else rng.choice(_THEMES[theme])
         draw = _Role(rng, len(actors), len(tables), accounts, hurry=_THEMES[theme] is _STRANGE)
-        actions = tuple(draw.action(role, n) for n in range(rng.randint(3, 6) if role == "stranger" else rng.randint(1, 3)))
+        actions = tuple(draw.action(role, n) for n in range(rng.randint(*_MANY.get(role, (1, 3)))))
         writes += sum(a.kind in ("together", "statements") and not a.unaware for a in actions)
         actors.append(
             ActorPlan(
@@ -201,7 +203,8 @@ class _Role:
 
     def _visitor(self, number: int) -> Action:
         """A reader that may not write."""
-        return self._together(number) if self._rng.random() < 0.7 else Action(number, "read", table=self._table(), pause_s=self._pause())
+        found = self._together(number) if self._rng.random() < 0.7 else Action(number, "read", table=self._table())
+        return replace(found, pause_s=self._rng.random() * 0.2)
 
     def _reader(self, number: int) -> Action:
         return Action(number, self._rng.choice(["read", "read", "travel"]), back=1, table=self._table(), pause_s=self._pause())

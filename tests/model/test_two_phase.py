@@ -26,7 +26,7 @@ from rowlock.maintenance.check.run import check
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.names import commit_key
-from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, relative_place
+from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, prepared_in, relative_place
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
 from rowlock.transaction import commit as loop
 from rowlock.transaction import multi_table
@@ -163,6 +163,8 @@ def test_the_steps_as_every_engine_sees_them(bank: Bank) -> None:
     assert operations(bank[0]) == ["CREATE TABLE", "WRITE", "UPDATE"] and operations(bank[1]) == ["CREATE TABLE", "WRITE", PREPARE, "UPDATE"]
     prepared = bank[1].state.log.read_commit(2)
     assert prepared is not None and not prepared.adds and not prepared.removes and prepared.txn_id != receipt.txn_id
+    said = prepared_in(prepared)
+    assert said is not None and said.tables == 2 and said.txn_id == receipt.txn_id
     assert receipt.versions == {bank[0].state.store.root: 2, bank[1].state.store.root: 3} and not receipt.pending
     assert not any(Path(bank[1].state.store.root).glob("_rowlock/**/*.json"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def _move(part: Part, head: Any) -> None:
         (Part, "move_to", _move, "transfers", "decided"),
         (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order"),
         (shared, "_is_open", lambda head: False, "transfers", "which is open there"),
+        (shared, "_laid_over", lambda state, head: replace(head, txns={}), "transfers", "saw other rows"),
     ],
 )
 def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, told: str) -> None:
