@@ -186,8 +186,8 @@ def _missed(found: Sequence[Line], of_suite: Sequence[Measurement]) -> Iterator[
     """For each line that misses its goal, where its time went, of the last round."""
     phases = {line: spent for m in of_suite if m.engine == ROWLOCK for line, spent in m.phases.items()}
     for line in found:
-        if line.is_missed and (spent := phases.get(line.name)):
-            yield f"{line.name}: {', '.join(f'{phase} {seconds:g}' for phase, seconds in spent.items() if seconds >= 0.05)}"
+        if line.is_missed and (spent := [f"{phase} {seconds:g}" for phase, seconds in phases.get(line.name, {}).items() if seconds >= 0.05]):
+            yield f"{line.name}: {', '.join(spent)}"
 
 
 # ---- pictures ------------------------------------------------------------------------------
