@@ -21,7 +21,7 @@ from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt, Reruns
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.shared import snapshot_of
 from rowlock.transaction.transaction import Table, Transaction
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock.transaction.waiting.lease_line import LeaseLine

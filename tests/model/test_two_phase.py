@@ -35,7 +35,7 @@ from rowlock.transaction.publish.abort_marker import ABORT
 from rowlock.transaction.state import shared
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.shared import snapshot_of
 from rowlock.transaction.two_phase import close, prepare
 from rowlock_simulation.memory.sql.script import parse
 from support.locks.clocks import TestClock

@@ -14,7 +14,7 @@ from typing import Any
 
 from rowlock import arguments, progress
 from rowlock.api.row_writes import create_with_rows, head_or_created, widened_metadata
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.caches import TABLES, Cache
 from rowlock.engines.appends.conforming import Fitting, schema_of_rows
 from rowlock.engines.appends.engine import ArrowEngine

@@ -19,7 +19,7 @@ from rowlock.conditions import named
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import SparkSession, StructType
-from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
+from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.engines.spark.write.conversion import folder_in, parquet_folder, partition_type
 from rowlock.exceptions import InvalidInput, TableExists, UnsupportedFeature
 from rowlock.log.live_files import LiveFiles
@@ -27,7 +27,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.paths import is_absolute, location
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import shallow_clone
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.shared import snapshot_of
 
 
 def convert(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock import clock
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot

@@ -34,8 +34,7 @@ from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
-from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids, scan_frame, scanned_plan
+from rowlock.engines.spark.frames.reading import milliseconds, read_frame, read_with_row_ids, scan_frame, scanned_plan, session_zone
 from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
@@ -46,7 +45,7 @@ from rowlock.transaction.run import Planned
 from rowlock.transaction.state import call
 from rowlock.transaction.state.options import WriteMode, application
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.shared import snapshot_of
 
 MODES = get_args(WriteMode)
 

@@ -14,7 +14,7 @@ from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.answers import path_frame, restore_frame
-from rowlock.engines.spark.frames.arguments import milliseconds, session_zone
+from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import vacuum
@@ -23,7 +23,7 @@ from rowlock.maintenance.vacuum import Vacuumed
 from rowlock.storage.store import ObjectMeta
 from rowlock.transaction.publish import manifests
 from rowlock.transaction.state.call import settings
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.shared import snapshot_of
 
 
 class Maintenance:

@@ -16,8 +16,7 @@ from rowlock.api.sql.answers import run_text
 from rowlock.api.sql.target import statements_on
 from rowlock.api.transaction import DeltaTransaction, OpenTransaction
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.arguments import milliseconds
-from rowlock.engines.spark.frames.reading import read_frame
+from rowlock.engines.spark.frames.reading import milliseconds, read_frame
 from rowlock.engines.spark.session.settings import session_of_process
 from rowlock.engines.spark.statements.sources import versions_read
 from rowlock.exceptions import InvalidInput, WrongType

@@ -8,7 +8,7 @@ from typing import Any
 from rowlock import arguments, clock, display
 from rowlock.api.compactions import Words, compaction
 from rowlock.api.handle import Handle, Receipts
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import Optimized, optimize_frame

@@ -17,7 +17,7 @@ from rowlock.api import expressions
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.row_writes import Stage
-from rowlock.boundary.append_only import refuse_on_append_only
+from rowlock.boundary.engine import refuse_on_append_only
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator

@@ -11,6 +11,7 @@ from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableN
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.generated import generated_columns
+from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import Widening, may_become, merged_schema, stays_in_family
 from rowlock.storage.open import check_is_folder
@@ -58,7 +59,7 @@ def head_or_created(newest: Callable[[], Snapshot], state: SharedState, create: 
 def _warn_of_hidden_files(store: ObjectStore) -> None:
     """Warns where a new table's folder holds Parquet files of another making, which no reader of the table sees; delta-spark writes such a table, too."""
     for found in store.list(recursive=True, limit=_LOOKED_AT):
-        if found.key.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in found.key.split("/")):
+        if found.key.endswith(".parquet") and not is_hidden(found.key):
             text = (
                 f"{store.root} holds Parquet files, such as {found.key}, which are no part of the Delta table that is made there: its readers do not see them."
             )

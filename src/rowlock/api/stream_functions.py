@@ -13,7 +13,7 @@ from rowlock.api.sql.answers import SparkAnswers
 from rowlock.api.stream_source.options import STORAGE
 from rowlock.api.stream_source.source import columns
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.arguments import milliseconds
+from rowlock.engines.spark.frames.reading import milliseconds
 from rowlock.engines.spark.sql.session import stream_source
 from rowlock.engines.spark.sql.streams import query_and_run
 from rowlock.exceptions import InvalidInput

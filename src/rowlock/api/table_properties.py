@@ -24,7 +24,7 @@ from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.column_mapping import MODE
 from rowlock.protocol.feature_removal import COLUMN_MAPPING, DELETION_VECTORS, TYPE_WIDENING, has_type_changes, without_type_changes
 from rowlock.protocol.properties import validate_properties, validate_together
-from rowlock.transaction.definition import backfill, creation, feature_removal, protocol
+from rowlock.transaction.definition import backfill, creation, table_features
 from rowlock.transaction.definition.head_commit import HeadActions, StagedFiles, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
 
@@ -121,7 +121,7 @@ class Upgrades:
         """
         for value, name in ((readerVersion, "readerVersion"), (writerVersion, "writerVersion")):
             arguments.number(value, name)
-        self._receipts.last = protocol.raise_versions(self._handle.state, readerVersion, writerVersion)
+        self._receipts.last = table_features.raise_versions(self._handle.state, readerVersion, writerVersion)
 
     @commits("alter")
     def addFeatureSupport(self, featureName: str) -> None:
@@ -141,7 +141,7 @@ class Upgrades:
             True
         """
         arguments.text(featureName, "featureName")
-        self._receipts.last = protocol.add_feature(self._handle.state, featureName)
+        self._receipts.last = table_features.add_feature(self._handle.state, featureName)
 
     @commits("alter")
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
@@ -164,7 +164,7 @@ class Upgrades:
         arguments.text(featureName, "featureName")
         if truncateHistory is not None:
             arguments.flag(truncateHistory, "truncateHistory")
-        self._receipts.last = feature_removal.drop_feature(
+        self._receipts.last = table_features.drop_feature(
             self._handle.state, featureName, lambda feature: _clear(self._handle, feature), truncate_history=bool(truncateHistory)
         )
 

@@ -24,8 +24,7 @@ from rowlock.protocol.arrow_types import to_arrow as arrow_schema
 from rowlock.protocol.deletion_vector import living_mask
 from rowlock.protocol.schema import StructField
 from rowlock.threads import side_by_side
-from rowlock.transaction.state.shared import SharedState
-from rowlock.transaction.state.versions import local_milliseconds, snapshot_of
+from rowlock.transaction.state.shared import SharedState, local_milliseconds, snapshot_of
 
 
 def to_arrow(

@@ -4,22 +4,62 @@ An engine reads and writes rows and evaluates statements over them; it must deci
 What an append, an ALTER and row ids for old rows need is an `AppendEngine`: `engines.appends.engine.ArrowEngine` is one.
 `engines.spark.engine.SparkEngine` serves real tables, `rowlock_simulation.memory.engine.MemoryEngine` keeps rows in memory.
 Both pass the same contract tests.
+
+What a `Statement` computes is known to the engine alone (`payload`: Spark plans, or functions over tuples);
+what it reads and which rows it can change is stated here in plain values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from rowlock.boundary.effects import Effects, Propagated, RowBlock, StagedFile
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.provenance import Mask, Origin, Provenance
 from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities
-from rowlock.boundary.statements import Program
+from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
+from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
+from rowlock.protocol.predicates import Predicate
+
+StatementKind = Literal["update", "delete", "merge", "append", "move"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a transaction.
+
+    kind             update, delete, merge; append (rows from outside); move (rows rewritten unchanged: compaction)
+    payload          the engine's own form of the statement
+    reads            a file-skipping predicate that keeps every file the statement may read or change; None: all files
+    only             of a move: the paths to rewrite, in groups; each group becomes one output
+    parameters       the statement in words, for operationParameters and messages
+    source_versions  versions of this same table at which its source rows were read; empty where they came from elsewhere
+    source_rows      how many rows the source of a MERGE has, as far as the engine says
+    sets             columns that the statement assigns, as far as the engine says; of an append the columns that its rows have
+    """
+
+    kind: StatementKind
+    payload: Any
+    reads: Predicate | None = None
+    only: tuple[tuple[str, ...], ...] = ()
+    parameters: dict[str, Any] = field(default_factory=dict)
+    source_versions: tuple[int, ...] = ()
+    sets: tuple[str, ...] = ()
+    source_rows: int | None = None
+
+    @property
+    def touches(self) -> bool:
+        """Whether the statement can read or change existing rows: all kinds but append."""
+        return self.kind != "append"
+
+
+Program = Sequence[Statement]
 
 
 class AppendEngine(Protocol):
@@ -126,3 +166,14 @@ class Engine(AppendEngine, Protocol):
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         """Up to `limit` rows of the slices (None: all of them) as dicts of plain values, for messages and for comparing images."""
         ...
+
+
+def refuse_on_append_only(snapshot: Snapshot, wanted: str = "change or delete rows", what: str = "removing rows") -> None:
+    """Raises StatementRefused on an append-only table, even if no row would change, as delta-spark does; a MERGE is judged by what it did, at its commit."""
+    if snapshot.properties.append_only:
+        raise StatementRefused(
+            f"The table is append-only (delta.appendOnly=true); unset the property to {wanted}",
+            what=what,
+            table=snapshot.table,
+            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table, config="delta.appendOnly"),
+        )

@@ -36,8 +36,7 @@ from rowlock.protocol.prepared import prepared_by
 from rowlock.storage.dynamodb import ArbitratedStore, create_table
 from rowlock.storage.open import open_store
 from rowlock.storage.options import SCHEMES, Kind
-from rowlock.transaction.state.shared import state_of
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.shared import snapshot_of, state_of
 
 SHOWN_COLUMNS = 12
 

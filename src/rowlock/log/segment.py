@@ -30,11 +30,6 @@ class Segment:
     has_checksum: bool = False
     """Whether there is a checksum of `version`."""
 
-    @property
-    def checkpoint_version(self) -> int | None:
-        """The version of the checkpoint; None if there is none."""
-        return self.checkpoint[0].version if self.checkpoint else None
-
 
 def read_hint(store: ObjectStore) -> int | None:
     """The version that `_last_checkpoint` names; None if it does not exist or cannot be parsed."""

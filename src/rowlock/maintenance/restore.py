@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
-from rowlock.boundary.append_only import refuse_on_append_only
+from rowlock.boundary.engine import refuse_on_append_only
 from rowlock.boundary.row_changes import Change
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused

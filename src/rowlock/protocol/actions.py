@@ -77,12 +77,6 @@ class AddFile:
         value = self.parsed_stats().get("numRecords")
         return value if isinstance(value, int) else None
 
-    @property
-    def num_live_records(self) -> int | None:
-        """The number of rows that are not deleted; None if the statistics do not say."""
-        physical = self.num_records
-        return None if physical is None else physical - (self.deletion_vector.cardinality if self.deletion_vector else 0)
-
     def parsed_stats(self) -> dict[str, Any]:
         """The statistics as a dict; empty if there are none or they cannot be parsed (statistics are only hints)."""
         try:

@@ -98,7 +98,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("clustering", needs="domainMetadata"),
     Feature("checkpointProtection"),
 )
-"""Every feature that this version can write.  Which of them can be dropped: `feature_removal`."""
+"""Every feature that this version can write.  Which of them can be dropped: `protocol.feature_removal`."""
 _BY_NAME = {f.name: f for f in FEATURES}
 READABLE = frozenset(f.name for f in FEATURES if f.reads)
 WRITABLE = frozenset(_BY_NAME)

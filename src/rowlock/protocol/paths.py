@@ -145,12 +145,9 @@ def relative_to(root: str, full: str) -> str:
     return place[len(base) :] if place.startswith(base) else place
 
 
-def from_spark_file_path(file_path: str, root: str) -> str:
-    """The decoded path, relative to the table's root, of a value of Spark's `_metadata.file_path`.
-
-    Spark reports an absolute URI, escaped like the log's paths.  `root` is the table's decoded root.
-    """
-    return relative_to(root, decode(file_path))
+def is_hidden(path: str) -> bool:
+    """Whether a folder or the file has a name that Hadoop hides; a partition's folder, whose name has an equals sign, is not hidden by `_`."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
 @lru_cache(maxsize=8192)

@@ -226,7 +226,6 @@ class TableProperties:
 
     configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    deletion_vectors = _boolean("delta.enableDeletionVectors")
     row_tracking = _boolean("delta.enableRowTracking")
     shreds_variants = _boolean("delta.enableVariantShredding")
     type_widening = _boolean("delta.enableTypeWidening")

@@ -23,7 +23,7 @@ from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import logger
-from rowlock.transaction.waiting.turns import turn_of
+from rowlock.transaction.waiting.lease_line import turn_of
 
 Put = Callable[[], list[Over] | None]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rowlock import clock, progress
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction

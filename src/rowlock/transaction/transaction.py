@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap64
 
+from rowlock.boundary.engine import Program
 from rowlock.boundary.provenance import Counts
-from rowlock.boundary.statements import Program
 from rowlock_simulation.memory.rules import MergeRule, NewRows, RowRule
 from rowlock_simulation.memory.sql.expressions import Row
 

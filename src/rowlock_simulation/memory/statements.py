@@ -6,7 +6,7 @@ an append.
 
 from __future__ import annotations
 
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile

@@ -12,7 +12,7 @@ from rowlock.advice.history import History, Run
 from rowlock.log.table_log import TableLog
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Table
-from rowlock.transaction.waiting.advised_lock import REREAD_COMMITS, REREAD_S, advised_lock
+from rowlock.transaction.waiting.lease_line import REREAD_COMMITS, REREAD_S, advised_lock
 from rowlock_simulation.memory.engine import MemoryEngine
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run

@@ -16,7 +16,7 @@ from rowlock import DeltaTable
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.table_log import TableLog
 from rowlock.storage.open import open_store
-from rowlock.transaction.state.versions import local_milliseconds
+from rowlock.transaction.state.shared import local_milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -97,4 +97,4 @@ def test_records_are_counted_from_any_statistics() -> None:
     counts = {'{"numRecords":5}': 5, '{"minValues":{"numRecords":9},"numRecords":4}': 4, '{"numRecords" : 6 ,"x":1}': 6, "{}": None, "x": None}
     for stats, count in counts.items():
         assert replace(ADD, stats=stats).num_records == count
-    assert replace(ADD, stats=None).num_live_records is None
+    assert replace(ADD, stats=None).num_records is None

@@ -102,7 +102,7 @@ def test_a_vector_that_spark_wrote() -> None:
     assert descriptor is not None and descriptor.path is not None
     assert list(dv.read_from_file(descriptor, (VECTORS / descriptor.path).read_bytes())) == [0, 9]
     assert commit.removes[0].key == (commit.adds[0].path, None)
-    assert commit.adds[0].num_records == 10 and commit.adds[0].num_live_records == 8
+    assert commit.adds[0].num_records == 10 and commit.adds[0].deletion_vector.cardinality == 2
 
 
 def test_roarings_own_sample() -> None:

@@ -26,7 +26,7 @@ from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
-from rowlock.transaction.definition import alteration, backfill, creation, protocol, replacement
+from rowlock.transaction.definition import alteration, backfill, creation, replacement, table_features
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.options import Options
@@ -71,7 +71,7 @@ def unset_property(made: InMemory) -> Receipt:
 
 
 def add_feature(made: InMemory) -> Receipt:
-    return protocol.add_feature(made.state, "domainMetadata")
+    return table_features.add_feature(made.state, "domainMetadata")
 
 
 def track(made: InMemory) -> Receipt:

@@ -14,7 +14,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.answers import ANSWER, CLONE, DETAIL, HISTORY, PATH, RESTORE, clone_frame, path_frame
-from rowlock.engines.spark.frames.arguments import files_of, milliseconds, session_zone
+from rowlock.engines.spark.frames.reading import files_of, milliseconds, session_zone
 from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.parsing import parsed
@@ -23,7 +23,7 @@ from rowlock.exceptions import InvalidInput, TableNotFound
 from rowlock.protocol.paths import join, location
 from rowlock.protocol.schema import dotted
 from rowlock.storage.store import ObjectMeta
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.shared import snapshot_of
 
 ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE, "CLONE": CLONE}
 """The columns of what each statement returns; the others return nothing."""

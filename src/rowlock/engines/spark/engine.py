@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from rowlock.boundary.effects import Effects, Propagated, RowBlock, StagedFile
+from rowlock.boundary.engine import Program
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.provenance import Mask, Origin, Provenance
 from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
-from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.evaluator import Evaluator

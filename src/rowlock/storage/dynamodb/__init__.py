@@ -8,8 +8,8 @@ from rowlock.exceptions import InvalidInput
 from rowlock.protocol.features import store_kind
 from rowlock.storage.dynamodb import settings
 from rowlock.storage.dynamodb.arbiter import DEFAULT_TTL_S, ArbitratedStore
-from rowlock.storage.dynamodb.creation import CreatedTable, create_table
 from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Entry, EntryTable
+from rowlock.storage.dynamodb.settings import CreatedTable, create_table
 from rowlock.storage.store import ObjectStore
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rowlock.storage.dynamodb.creation import ensure_table
-from rowlock.storage.dynamodb.settings import client_of
+from rowlock.storage.dynamodb.settings import client_of, ensure_table
 from rowlock.storage.registers.register import Cell
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
 

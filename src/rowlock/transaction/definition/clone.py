@@ -25,9 +25,8 @@ from rowlock.protocol.properties import column_mapping_mode, validate_together
 from rowlock.storage.open import is_table, real_place
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.commit import commit
-from rowlock.transaction.definition.creation import check_properties, stored, upgraded
+from rowlock.transaction.definition.creation import NewTable, check_properties, stored, upgraded
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.definition.new_table import NewTable
 from rowlock.transaction.definition.replacement import all_replaced, with_row_ids
 from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.receipt import Receipt

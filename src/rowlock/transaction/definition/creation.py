@@ -1,6 +1,6 @@
 """Creates tables, and changes their properties.
 
-They stage no rows: their actions are computed again from each head that they meet (see `head_commit`).
+They stage no rows.  Of several creators one wins (I1); what is changed later is computed again from each head that it meets (see `head_commit`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.conditions import named
-from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
+from rowlock.exceptions import InvalidInput, RowlockError, SchemaMismatch, StatementRefused, TableExists
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking, schema_fit
 from rowlock.protocol import schema as schemas
-from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.features import (
@@ -36,12 +37,47 @@ from rowlock.protocol.schema import ColumnPath, StructType
 from rowlock.transaction.commit import commit
 from rowlock.transaction.definition.clustering import checked_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.definition.new_table import NewTable
 from rowlock.transaction.publish import manifests
 from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.call import settings
-from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import current_observer, reached
+from rowlock.transaction.state.proposal import Single
+from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
+
+
+class NewTable(Single):
+    """Version 0 of a table; `actions` are those of `serialize_commit`, `info` is its commitInfo."""
+
+    options = Options(lane=False)  # there is no table yet that others could wait for
+    read, head, read_version = None, None, -1
+
+    def __init__(self, state: SharedState, info: dict[str, Any], actions: dict[str, Any], metrics: dict[str, int]) -> None:
+        self.state, self._info, self._actions, self._metrics = state, info, actions, metrics
+        self.txn_id: str = info["txnId"]
+        self.watch, self.attempts = Stopwatch(clock.monotonic_s), 0
+
+    def look(self, *, in_lane: bool) -> None:
+        """Raises TableExists where another writer took version 0."""
+        if self.attempts:
+            raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=self.state.store.root)
+
+    def move_to(self, head: Any) -> None:
+        """Nothing: it follows no version."""
+
+    def commit_file(self) -> bytes:
+        return serialize_commit(CommitInfo(self._info), **self._actions)
+
+    def receipt(self, version: int | None) -> Receipt:
+        return Receipt(version, -1, self.txn_id, self._info["operation"], attempts=self.attempts, metrics=self._metrics, seconds=dict(self.watch.seconds))
+
+    def phase(self, name: str) -> None:
+        reached(name, self, current_observer())
+
+    def failed(self, error: RowlockError) -> None:
+        """Nothing: failed attempts are recorded beside a table, and there is none."""
+
 
 NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary import row_identity
-from rowlock.boundary.append_only import refuse_on_append_only
+from rowlock.boundary.engine import refuse_on_append_only
 from rowlock.conditions import named
 from rowlock.conflict.rules import is_harmless
 from rowlock.conflict.value import conflict_with

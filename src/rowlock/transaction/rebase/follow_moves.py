@@ -18,8 +18,8 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Effects, RowBlock
+from rowlock.boundary.engine import Program
 from rowlock.boundary.provenance import Provenance
-from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, live_slice
 from rowlock.protocol.actions import AddFile, Commit, RemoveFile
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.effects import Effects
+from rowlock.boundary.engine import refuse_on_append_only
 from rowlock.conflict import rules
 from rowlock.conflict.delta import Delta, delta_between
 from rowlock.conflict.value import conflict_with

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Effects, RowBlock
-from rowlock.boundary.engine import Engine
+from rowlock.boundary.engine import Engine, Program
 from rowlock.boundary.lost_matches import LostMatches, survivors
 from rowlock.boundary.provenance import union_by_path
-from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Delta, Slice
 from rowlock.log.snapshot import Snapshot
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowlock.boundary.effects import Assigned, Effects
-from rowlock.boundary.statements import Program
+from rowlock.boundary.engine import Program
 from rowlock.conflict import rules
 from rowlock.conflict.table_change import TableChange, table_change
 from rowlock.conflict.value import conflict_with

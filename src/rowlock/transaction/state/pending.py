@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from rowlock import clock
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
-from rowlock.boundary.engine import AppendEngine, Engine
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import AppendEngine, Engine, Statement
 from rowlock.conflict.delta import Slice, live_slice
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot

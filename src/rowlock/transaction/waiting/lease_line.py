@@ -4,22 +4,104 @@ Planning finds what a statement touches, and is cheap.  So a transaction plans, 
 and if the head has moved while it waited, begins again from the new head.  Leases must decide nothing: they only save work.
 
     plan → (wait → begin and plan again, if the head has moved) → stage → commit → release
+
+What `rowlock.lock=auto` means is advised by the table's recent history.  It is read once in each process and again after enough new commits: wrong or
+outdated advice costs time and nothing else.  A turn lets a writer that keeps losing its puts go first (I8).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rowlock import clock, threads
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.locks.lease import TABLE, Lease, Leases, Scope, logger, scopes_of
+from rowlock.locks.turns import TurnRequest, Turns
 from rowlock.log.snapshot import Snapshot
+from rowlock.storage.registers import Registers, open_registers
 from rowlock.transaction.state.proposal import Committing
 from rowlock.transaction.state.shared import SharedState
-from rowlock.transaction.waiting.advised_lock import advised_lock
-from rowlock.transaction.waiting.turns import registers_of
+
+if TYPE_CHECKING:
+    from rowlock.advice.advice import Lock
+    from rowlock.advice.history import History
+
+
+COMMITS = 100
+"""How many of the newest commits the history covers."""
+REREAD_COMMITS = 10
+REREAD_S = 5.0
+"""The history is read again after at least this many new commits, and at least this many seconds after the last time."""
+
+
+class AdvisedLock:
+    """The advised lock of one table, shared by its handles in this process.  Thread-safe: while one thread renews it, others get the old one."""
+
+    def __init__(self) -> None:
+        self._lock = threads.lock()
+        self._history: History | None = None
+        self._answer: Lock | None = None
+        self._version, self._at_s = -1, 0.0
+        self._table: str | None = None
+
+    def answer(self, state: SharedState) -> Lock:
+        """The advised lock, renewed first if it is due; `none` where the history cannot be read.  Never raises."""
+        if not self._lock.acquire(blocking=self._answer is None):
+            return self._answer or "none"
+        try:
+            if self._answer is None or clock.monotonic_s() - self._at_s >= REREAD_S:
+                self._ask(state)
+        except Exception as e:  # noqa: BLE001 - a lock is a courtesy, and so is advice on it
+            logger.warning("no advice on a lock, for the history of %s could not be read: %s", state.store.root, e)
+            self._answer = self._answer or "none"
+        finally:
+            self._lock.release()
+        return self._answer or "none"
+
+    def _ask(self, state: SharedState) -> None:
+        from rowlock.advice.advice import lock_for  # with a parser of SQL that other writers need not load
+        from rowlock.advice.read_history import read_history
+
+        self._at_s = clock.monotonic_s()
+        head = state.refresh()
+        if head.metadata.id != self._table:  # another table was created at this path: its history is a new one
+            self._history, self._answer, self._table = None, None, head.metadata.id
+        if self._answer is not None and head.version < self._version + REREAD_COMMITS:
+            return
+        self._history = read_history(state.store, COMMITS, previous=self._history, snapshot=head)
+        self._answer, self._version = lock_for(self._history, current=self._answer), head.version
+
+
+def advised_lock(state: SharedState, statements: Sequence[Statement] = ()) -> Lock:
+    """The lock that the table's history advises: none, writes or partition.  Never raises."""
+    advised: AdvisedLock = state.shared("advised lock", AdvisedLock)
+    return advised.answer(state)
+
+
+def registers_of(state: SharedState, snapshot: Snapshot) -> Registers:
+    """The store of the table's leases and turns (rowlock.lockProvider).  Raises InvalidInput where that provider is not available here."""
+    provider = snapshot.properties.lock_provider
+    registers: Registers = state.shared(f"registers {provider}", lambda: open_registers(state.store, provider))
+    return registers
+
+
+@contextmanager
+def turn_of(what: Committing) -> Iterator[TurnRequest | None]:
+    """A context manager for the commit's turn request, which the commit loop asks before each put; it ends with the block.  None without turns."""
+    state, snapshot = what.state, what.read
+    if snapshot is None or not what.options.takes_turns:
+        yield None
+        return
+    turns: Turns = state.shared(f"turns {snapshot.properties.lock_provider}", lambda: Turns(lambda: registers_of(state, snapshot)))
+    request = turns.request(what.txn_id)
+    try:
+        yield request
+    finally:
+        request.end()
+
 
 Advisor = Callable[[SharedState, Sequence[Statement]], str]
 """Returns what `lock = auto` means for these statements on this table: none, writes, table or partition."""

@@ -12,7 +12,7 @@ import rowlock
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
 from rowlock.locks.lease import TABLE, Lease, Leases, Scope
 from rowlock.log.snapshot import Snapshot

@@ -58,11 +58,6 @@ class Nodes:
         """An expression, resolved or not, as a Column."""
         return self.bridge.column(expression)
 
-    def optional_column(self, held: JavaObject) -> Column | None:
-        """The expression that an Option holds, as a Column."""
-        found = self.option(held)
-        return None if found is None else self.column(found)
-
     def query(self, plan: JavaObject) -> JavaObject | None:
         """The query of a statement, which in some versions of Spark an Option holds."""
         held = plan.query()

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, to_arrow
 from rowlock.engines.spark.catalyst.column_rules import default_value

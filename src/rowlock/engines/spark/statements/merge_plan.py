@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import (
     Expression,

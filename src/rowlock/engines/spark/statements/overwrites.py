@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement, refuse_on_append_only
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.evaluator import Evaluator

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Assigned, Effects, Kind, RowBlock, fresh_path
+from rowlock.boundary.engine import Program, Statement
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.provenance import Counts, Numbers, Origin, Provenance, SourceNumbers, StoredCounts, count, counted, union_by_path
-from rowlock.boundary.statements import Program, Statement
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark.driver_rows import Found, Ways
 from rowlock.engines.spark.evaluator import Evaluator

@@ -15,9 +15,8 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.statements import Statement
+from rowlock.boundary.engine import Statement, refuse_on_append_only
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path

@@ -31,6 +31,7 @@ from rowlock.parquet.writing import stats_leaves
 from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.partition_values import parse_stored, serialize
+from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import PrimitiveType, parse_schema, type_name
 from rowlock.protocol.schema import StructField as TableField
 from rowlock.storage.store import ObjectMeta, ObjectStore
@@ -114,7 +115,7 @@ def _files_in(spark: SparkSession, store: ObjectStore, partitions: StructType) -
 
     Raises InvalidInput where there is no file or a value is not of its column's type, SchemaMismatch where folder names have other columns.
     """
-    found = [m for m in store.list(recursive=True) if not any(map(_hidden, m.key.split("/")))]
+    found = [m for m in store.list(recursive=True) if not is_hidden(m.key)]
     if not found:
         raise InvalidInput("There is no Parquet file in the folder", table=store.root, condition=named("DELTA_EMPTY_DIRECTORY"))
     said = [_texts_in_folders(m, partitions, store.root) for m in found]
@@ -129,10 +130,6 @@ def _timestamps(spark: SparkSession, texts: Sequence[str]) -> dict[str, int | No
         return {}
     frame = local_frame(spark, pa.table({"text": sorted(set(texts))}), StructType([StructField("text", StringType())]))
     return {row[0]: row[1] for row in frame.select("text", F.unix_micros(F.col("text").try_cast("timestamp_ltz"))).collect()}
-
-
-def _hidden(part: str) -> bool:
-    return part.startswith(".") or (part.startswith("_") and "=" not in part)
 
 
 def _texts_in_folders(meta: ObjectMeta, partitions: StructType, table: str) -> dict[str, str]:

@@ -46,6 +46,7 @@ from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 from rowlock.protocol.column_mapping import is_mapped
+from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names
 from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.store import ObjectStore
@@ -171,12 +172,7 @@ def data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
     Without those of tries that came too late (a task that ran twice, a worker that was lost): they lie in hidden folders of Hadoop's committers, such as
     `_temporary`, and a try may still write there after the job has ended and cleared them away.
     """
-    return [(m.key, m.size_bytes) for m in store.list(folder, recursive=True) if m.key.endswith(".parquet") and not _is_hidden(m.key[len(folder) + 1 :])]
-
-
-def _is_hidden(place: str) -> bool:
-    """Whether a name of a path is one that Hadoop hides; a partition's name has an equals sign."""
-    return any(part.startswith(("_", ".")) and "=" not in part for part in place.split("/"))
+    return [(m.key, m.size_bytes) for m in store.list(folder, recursive=True) if m.key.endswith(".parquet") and not is_hidden(m.key[len(folder) + 1 :])]
 
 
 def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot) -> tuple[str | None, AddFile]:

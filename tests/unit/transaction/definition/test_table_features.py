@@ -16,8 +16,7 @@ from rowlock.protocol.properties import PROTECTION
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.protocol.session_settings import Settings
 from rowlock.transaction.definition import creation
-from rowlock.transaction.definition.feature_removal import drop_feature
-from rowlock.transaction.definition.protocol import add_feature
+from rowlock.transaction.definition.table_features import add_feature, drop_feature
 from rowlock.transaction.state.call import calling
 from rowlock.transaction.state.shared import SharedState
 from support.appends import create, info, numbers, rows

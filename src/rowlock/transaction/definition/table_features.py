@@ -1,4 +1,6 @@
-"""DROP FEATURE: takes away what uses a feature, then the feature from the protocol, while others go on writing (I3, I9).
+"""Raises the protocol's versions and adds and drops features; a table that this version could not write any more is never made (I9).
+
+DROP FEATURE takes away what uses a feature, then the feature from the protocol, while others go on writing (I3):
 
     properties that begin its use → rows and metadata without it → the history truncated, or guarded by checkpoints → the protocol
 
@@ -9,20 +11,21 @@ What needs an engine (rewriting files) is the caller's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from rowlock import clock
 from rowlock.conditions import named
-from rowlock.exceptions import StatementRefused
+from rowlock.exceptions import StatementRefused, UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log import cleanup
 from rowlock.log.replay import read_commit
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import features, names
-from rowlock.protocol.actions import RemoveFile
+from rowlock.protocol.actions import Protocol, RemoveFile
 from rowlock.protocol.feature_removal import (
     CHECKPOINT_PROTECTION,
     DELETION_VECTORS,
@@ -219,3 +222,39 @@ def _downgrade(head: Snapshot, feature: str, *, guarded: bool) -> HeadActions:
         changes[PROTECTION] = str(head.version + 1)
     domains = tuple(replace(d, removed=True) for d in head.domains.values() if d.domain in removal.loses)
     return HeadActions(protocol=protocol, metadata=with_properties(head.metadata, changes), domains=domains)
+
+
+_UPGRADE = "UPGRADE PROTOCOL"
+
+
+def raise_versions(state: SharedState, reader: int, writer: int) -> Receipt:
+    """Raises the versions of the protocol; commits nothing where they are as high already.  Raises InvalidInput, UnsupportedFeature."""
+    return _commit(state, _UPGRADE, {"readerVersion": reader, "writerVersion": writer}, lambda head: features.with_versions(head.protocol, reader, writer))
+
+
+def add_feature(state: SharedState, name: str) -> Receipt:
+    """Adds a table feature, by its name in any case.  Raises UnsupportedFeature where this version of Rowlock cannot write a table with it."""
+    spelled = next((n for n in features.WRITABLE if n.lower() == name.lower()), None)
+    if spelled is None:
+        raise UnsupportedFeature(
+            f"This version of Rowlock cannot write tables with feature {name!r}, so it is not added; known are {', '.join(sorted(features.WRITABLE))}",
+            feature=name,
+            access="write",
+            table=state.store.root,
+            condition=named("DELTA_UNSUPPORTED_FEATURES_IN_CONFIG", configs=f"delta.feature.{name}"),
+        )
+
+    def change(head: Snapshot) -> Protocol:
+        if spelled == "clustering" and head.partition_columns:
+            raise StatementRefused("A partitioned table cannot be clustered, so feature clustering is not added", what=spelled, table=head.table)
+        return features.with_feature(head.protocol, spelled)
+
+    return _commit(state, _UPGRADE, {"featureName": spelled}, change)
+
+
+def _commit(state: SharedState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Protocol]) -> Receipt:
+    def make(head: Snapshot) -> HeadActions | None:
+        protocol = change(head)
+        return None if protocol == head.protocol else HeadActions(protocol=protocol)
+
+    return commit_from_head(state, operation, parameters, make)
