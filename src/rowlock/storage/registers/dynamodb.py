@@ -62,6 +62,6 @@ class DynamoDbRegisters:
 def create_table(name: str, options: Mapping[str, str] | None = None) -> None:
     """Creates the DynamoDB table for leases, billed by request, if it does not exist, and waits until it can be used.
 
-    Raises as `storage.dynamodb.creation.create_table` does.
+    Raises as `storage.dynamodb.settings.create_table` does.
     """
     ensure_table(client_of(options), name, {"register": "HASH"}, "name another table in the lock provider, dynamodb:TABLE")
