@@ -10,7 +10,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from rowlock import display
 from rowlock.api import expressions
-from rowlock.api.compactions import auto_compaction
 from rowlock.boundary.engine import AppendEngine
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalyst.types import SparkSession
@@ -24,6 +23,7 @@ from rowlock.engines.spark.session.settings import fixed_variables
 from rowlock.engines.spark.sql import hadoop_files
 from rowlock.engines.spark.statements.sources import Source, refresh_cached
 from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance.optimize import auto_compaction
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema import type_name
 from rowlock.protocol.session_settings import ROWS, Work

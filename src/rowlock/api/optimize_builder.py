@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock import arguments, clock, display
-from rowlock.api.compactions import Words, compaction
 from rowlock.api.handle import Handle, Receipts
 from rowlock.boundary.engine import Statement
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -14,7 +13,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import Optimized, optimize_frame
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.optimize import order_bins, order_columns, purge_bins, target_bytes
+from rowlock.maintenance.optimize import Words, compaction, order_bins, order_columns, purge_bins, target_bytes
 from rowlock.parquet.curves import Order
 from rowlock.parquet.files import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile

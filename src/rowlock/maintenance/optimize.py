@@ -1,4 +1,4 @@
-"""Chooses the files that OPTIMIZE rewrites: bins of small files, files with many deleted rows, files to be Z-ordered or clustered.
+"""Chooses the files that OPTIMIZE rewrites, also by itself after a commit of rows: bins of small files, files with many deleted rows, files to be Z-ordered or clustered.
 
 Clustered are files that are not yet, together with earlier runs less than twice their size.
 A run is the output of one OPTIMIZE.  New files are sorted by themselves, so that a small append does not rewrite the
@@ -9,14 +9,19 @@ about log2(size of the table / size of an append) runs, and with equal appends a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from rowlock import clock
+from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.curves import Order
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import cube_of, run_of, state_of_file, stored_columns
-from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, column_path, type_names
+from rowlock.protocol.clustering import Clustering, cube_of, logical_columns, run_of, state_of_file, stored_columns
+from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, column_name, column_path, type_names
+from rowlock.protocol.session_settings import Settings
 from rowlock.protocol.statistics import indexed_leaves
 
 TARGET_BYTES = 1024 * 1024 * 1024
@@ -195,3 +200,42 @@ def _cubes(files: Iterable[AddFile], logical: Sequence[ColumnPath]) -> dict[str,
 
 def _size_bytes(files: Iterable[AddFile]) -> int:
     return sum(f.size_bytes for f in files)
+
+
+Words = Mapping[str, Any]
+"""Parameters of the operation beside its predicate."""
+
+
+def compaction(snapshot: Snapshot, files: Sequence[AddFile], settings: Settings, *, full: bool = False) -> tuple[Statement, Words]:
+    """The rewriting of small files, and of files with many deleted rows, into fewer; in the order of the clustering columns where there are some.
+
+    `full`: all files of a table with clustering columns.  Raises StatementRefused for a table without.
+    """
+    columns = logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
+    if full and not columns:
+        text = "OPTIMIZE FULL is for tables with clustering columns, and this one has none"
+        raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table, condition=named("DELTA_OPTIMIZE_FULL_NOT_SUPPORTED"))
+    target = target_bytes(snapshot, settings.size("optimize.maxFileSize"))
+    if not columns:
+        return Statement("move", None, only=choose_bins(files, target, settings.size("optimize.minFileSize"))), {}
+    return _clustered(snapshot, columns, files, target, full=full), {"clusterBy": [column_name(c) for c in columns], "isFull": full}
+
+
+def auto_compaction(snapshot: Snapshot, written: Sequence[AddFile], settings: Settings) -> Statement | None:
+    """The rewriting of the small files of those partitions in which `written` lie, where there are enough of them; None where nothing is to be done."""
+    target = settings.size("autoCompact.maxFileSize") or int(settings.text("autoCompact.maxFileSize") or 0)
+    below, least = settings.size("autoCompact.minFileSize") or target // 2, int(settings.text("autoCompact.minNumFiles") or 0)
+    files = small_files(snapshot.files.adds(), written, below, least)
+    if not files:
+        return None
+    if columns := logical_columns(snapshot.domains, snapshot.schema, snapshot.table):
+        return _clustered(snapshot, columns, files, target)
+    bins = choose_bins(files, target, below)
+    return Statement("move", None, only=bins) if bins else None
+
+
+def _clustered(snapshot: Snapshot, columns: tuple[ColumnPath, ...], files: Sequence[AddFile], target: int, *, full: bool = False) -> Statement:
+    stored = stored_columns(snapshot.domains, snapshot.table)
+    bins = clustering_bins(files, stored, columns, full=full)
+    cube = open_cube(files, (path for group in bins for path in group), columns) or clock.new_id()
+    return Statement("move", Order(columns, target, Clustering(stored, columns, cube, clock.new_id())), only=bins)

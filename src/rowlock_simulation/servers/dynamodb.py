@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rowlock.storage.dynamodb.answers import cancelled, condition_failed, error_of
+from rowlock_simulation.servers.dynamodb_errors import cancelled, condition_failed, error_of
 from rowlock_simulation.servers.network import Network
 from rowlock_simulation.wire import Wire
 
