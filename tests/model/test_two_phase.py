@@ -167,6 +167,10 @@ def test_the_steps_as_every_engine_sees_them(bank: Bank) -> None:
     assert said is not None and said.tables == 2 and said.txn_id == receipt.txn_id
     assert receipt.versions == {bank[0].state.store.root: 2, bank[1].state.store.root: 3} and not receipt.pending
     assert not any(Path(bank[1].state.store.root).glob("_rowlock/**/*.json"))
+    closed = bank[1].state.log.read_commit(3)
+    assert closed is not None and closed.info is not None
+    assert closed.info.raw["rowlock"]["closed"] == {"txn_id": receipt.txn_id, "prepared": 2, "decided": 2, "overwritten": 0}
+    assert closed.info.raw["rowlock"]["tables"] == [{"table": bank[0].state.store.root, "id": bank[0].state.look().metadata.id, "version": 2}]
 
 
 def test_a_long_staged_commit_is_posted_beside_the_table(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:

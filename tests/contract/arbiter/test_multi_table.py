@@ -183,6 +183,23 @@ def test_nothing_to_write_anywhere(way: Way) -> None:
     assert [t.state.refresh().version for t in tables] == [1, 1]
 
 
+def test_nothing_is_left_to_write_beside_what_was_read(way: Way) -> None:
+    """Another transaction has deleted the row by the time of the put."""
+    a, _ = tables = way.bank()
+    txns = begin(tables)
+    stage(txns[0], "DELETE WHERE k = 1")
+    txns[1].note_read()
+    a.run(parse("DELETE WHERE k = 1"))
+    assert end(txns, "DELETE WHERE k = 1", "").versions == {} and [t.state.refresh().version for t in tables] == [2, 1]
+
+
+def test_one_table_that_is_written_is_an_ordinary_commit(way: Way) -> None:
+    a, b = tables = way.bank()
+    assert run(tables, "APPEND (8, 1)", "").versions == {a.state.store.root: 2} and b.state.refresh().version == 1
+    written = a.state.log.read_commit(2)
+    assert written is not None and written.info is not None and written.info.together == [] and not {"tables", "decided"} & written.info.raw["rowlock"].keys()
+
+
 def test_a_step_of_an_application_is_committed_once(way: Way) -> None:
     a, b = tables = way.bank()
     step = SetTransaction("loader", 4)

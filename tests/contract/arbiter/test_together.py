@@ -79,12 +79,13 @@ def test_where_one_is_taken_none_is_written(tables: Tables, taken: int) -> None:
     assert [temporary(w, 1) for n, w in enumerate(tables.worlds) if n != taken] == [[], []]
 
 
+@pytest.mark.parametrize("only_read", [(), (1,)])
 @pytest.mark.parametrize("claimed", [0, 2])
-def test_an_entry_whose_file_is_not_there_yet_counts(tables: Tables, claimed: int) -> None:
+def test_an_entry_whose_file_is_not_there_yet_counts(tables: Tables, claimed: int, only_read: tuple[int, ...]) -> None:
     w = tables.worlds[claimed]
     with pytest.raises(Stopped):
         w.ours_stopped_before("copy").put_if_absent(commit_key(1), b"dead")
-    assert put_all(tables.versions(1, "a")) == Taken(frozenset({claimed}))
+    assert put_all(tables.versions(1, "a", only_read=only_read)) == Taken(frozenset({claimed}))
     assert tables.there(1) == [b"dead" if n == claimed else None for n in range(3)]
 
 
