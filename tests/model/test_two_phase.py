@@ -18,6 +18,7 @@ from contract.arbiter.transfers import Bank, begin, end, stage
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
+from rowlock.api.row_writes import widened_metadata
 from rowlock.cli.main import app
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, StorageError, UnsupportedFeature
@@ -27,6 +28,7 @@ from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, prepared_in, relative_place
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
 from rowlock.transaction import commit as loop
 from rowlock.transaction import multi_table
@@ -36,6 +38,7 @@ from rowlock.transaction.state import shared
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.shared import snapshot_of
+from rowlock.transaction.transaction import Transaction
 from rowlock.transaction.two_phase import close, prepare
 from rowlock_simulation.memory.sql.script import parse
 from support.locks.clocks import TestClock
@@ -335,6 +338,30 @@ def test_the_home_is_where_other_engines_could_not_be_followed(make: Make) -> No
         assert PREPARE not in operations(bank[0]) and PREPARE in operations(bank[1])
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_home_is_the_table_whose_definition_changes(bank: Bank, which: int) -> None:
+    """A column comes with the rows: what is prepared could not bring it. Two such tables are refused by name."""
+
+    def grown(table: InMemory) -> Transaction:
+        head = table.state.refresh()
+        return table.table.begin(snapshot=head, metadata=widened_metadata(head, StructType((StructField("w", PrimitiveType("long")),))))
+
+    txns = [grown(table) if n == which else table.table.begin() for n, table in enumerate(bank)]
+    for txn, text in zip(txns, (OUT, IN), strict=True):
+        stage(txn, text)
+    end(txns, OUT, IN)
+    assert [PREPARE in operations(t) for t in bank] == [n != which for n in range(2)]
+    assert [t.state.refresh().schema.names for t in bank] == [("k", "v", "w") if n == which else ("k", "v") for n in range(2)]
+    both = [
+        grown(table) if n != which else table.table.begin(snapshot=table.state.refresh(), metadata=replace(table.state.refresh().metadata, description="new"))
+        for n, table in enumerate(bank)
+    ]
+    for txn, text in zip(both, (OUT, IN), strict=True):
+        stage(txn, text)
+    with pytest.raises(UnsupportedFeature, match="its definition changes"):
+        end(both, OUT, IN)
+
+
 @pytest.mark.parametrize(
     ("properties", "why"),
     [
@@ -526,6 +553,7 @@ def test_an_owner_that_waits_for_the_decision_only(make: Make) -> None:
         receipt = end(txns, OUT, IN, "", wait="decided")
     home, part = (t.state.store.root for t in bank[:2])
     assert receipt.versions == {home: 2} and receipt.pending == (part,) and receipt.tables[part].version is None
+    assert [r.attempts for r in receipt.tables.values()] == [1, 1, 1]
     assert [values(t)[1] for t in others] == [90, 110, 100]
     owner_is_told.set()
     assert [values(t)[1] for t in bank] == [90, 110, 100]
@@ -541,6 +569,7 @@ def test_a_transaction_over_more_tables_is_waited_for_longer(bank: Bank, monkeyp
     prepared = close.open_in(table.state, table.state.look())
     monkeypatch.setattr(close, "open_in", lambda *_: replace(prepared, tables=tables))  # type: ignore[type-var]
     with clock.use(time_of := TestClock()):
+        time_of.sleep(100)
         begun = time_of.monotonic_s()
         close.settle(table.state, table.state.look())
         assert (
@@ -582,6 +611,17 @@ def test_a_time_is_one_time_in_all_tables(bank: Bank) -> None:
     for versions in ((2, 2), (1, 3), (2, 3)):
         times = [dict(t.state.log.commit_times())[v] for t, v in zip(bank, versions, strict=True)]
         assert [h.version for h in heads_at([t.state for t in bank], times)] == [2, 3]
+
+
+def test_a_time_right_after_the_first_transaction(tmp_path: Path) -> None:
+    """The transaction is the first version after each table was made."""
+    made = [InMemory(store=LocalStore(tmp_path / name)) for name in ("a", "b")]
+    for table in made:
+        table.create(schema_string([("k", "long", True), ("v", "long", True)]), (), TRACKED)
+    bank = sorted(made, key=lambda t: t.state.look().metadata.id)
+    transfer(bank, "APPEND (1, 1)", "APPEND (1, 1)")
+    times = [dict(t.state.log.commit_times())[v] for t, v in zip(bank, (1, 0), strict=True)]
+    assert [h.version for h in heads_at([t.state for t in bank], times)] == [1, 2]
 
 
 @pytest.mark.parametrize(
