@@ -256,6 +256,11 @@ def test_what_is_replaced_must_be_said_once_and_may_not_be_forbidden(spark: Spar
     ):
         with unchanged(table_path), pytest.raises(InvalidInput):
             rowlock.write(rows, table_path, **more)  # type: ignore[arg-type]
+    with (
+        unchanged(table_path),
+        pytest.raises(InvalidInput, match=r"DELTA_DATA_CHANGE_FALSE.* columns that the table lacks"),
+    ):  # not that merge_schema would help
+        rowlock.write(rows.selectExpr("*", "1 AS more"), table_path, mode="overwrite", data_change=False, merge_schema=True)
     for more in ({"overwrite_schema": True}, {"partition_overwrite_mode": "dynamic"}, {"replace_using": "id"}):
         with unchanged(table_path), pytest.raises(StatementRefused, match="append-only"):
             rowlock.write(rows, table_path, mode="overwrite", **more)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from rowlock.api.handle import Runner
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.connect import ClientStatement, is_connect, quoted
-from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, check_clauses
+from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
 from rowlock.exceptions import UnsupportedFeature
 
 _SERVED = "on a server that `rowlock serve` started"
@@ -83,7 +83,6 @@ def update(on: Runner, condition: Expression | None, assigned: Mapping[Any, Expr
 
 def merge(on: Runner, source: DataFrame, condition: Expression, clauses: Clauses, alias: str | None, *, evolves: bool) -> DataFrame:
     """MERGE INTO: the numbers of rows that it changed."""
-    check_clauses(clauses, on.path)
     statement = ClientStatement(on.spark, on.path, source)
     parts = [
         f"MERGE {'WITH SCHEMA EVOLUTION ' if evolves else ''}INTO {statement.target}{_named(alias)}",

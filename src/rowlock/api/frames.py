@@ -20,6 +20,7 @@ from rowlock.api.overwrites import (
     columns_of_replaced,
     matching_of,
     no_table_yet,
+    not_the_same,
     overwrite_matching,
     overwrite_of,
     overwrite_statements,
@@ -244,6 +245,8 @@ class _Write:
         creation.check_layout(snapshot, self.partition_by, columns_of_frame(self.df))
         if self.what.same:
             assert not isinstance(self.what.where, Column)
+            if self.merge_schema and self._wider(snapshot) is not snapshot.metadata:
+                raise not_the_same(self.handle.path, "they have columns that the table lacks: drop them, or leave it out", "Change the Delta table schema")
             return rearrange(self.handle, self.df, self.what.where)
         wider = self._wider if self.merge_schema else None
         if self.what.matching is not None:

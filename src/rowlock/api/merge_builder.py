@@ -16,7 +16,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import merge_frame
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.statements.evolution import check_columns_of_now, columns_set, evolving
-from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
+from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, check_clauses, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
@@ -279,6 +279,7 @@ class DeltaMergeBuilder:
             1
         """
         self._receipts.last = None
+        check_clauses(self._clauses, self._handle.path)
         if is_connect(self._handle.spark):
             return connect.merge(self._handle, self._source, self._condition, self._clauses, self._alias, evolves=self._evolves)
         pinned: list[Any] = []
@@ -303,8 +304,7 @@ class DeltaMergeBuilder:
                 pinned.append(statement.payload.source)
             return [statement], statement.parameters
 
-        receipt = self._handle.run("MERGE", plan, metadata=wider) if evolves and isinstance(self._handle, Handle) else self._handle.run("MERGE", plan)
-        self._receipts.last = receipt
+        self._receipts.last = receipt = self._handle.run("MERGE", plan, **({"metadata": wider} if evolves and isinstance(self._handle, Handle) else {}))
         return merge_frame(self._handle.spark, receipt.metrics).limit(0 if receipt.already_committed else 1)
 
 

@@ -220,21 +220,19 @@ def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
         check_partition_condition(handle.evaluator, snapshot, where, WITHOUT_CHANGE)
     held = read_frame(handle.evaluator, snapshot)
     if not have_same_rows(held if where is None else held.where(where), conform(df, table_schema(snapshot), handle.path)):
-        raise InvalidInput(
-            "data_change=False (dataChange=false) says that the rows stay the same, but those that are given are not the table's: leave it out to replace rows",
-            table=handle.path,
-            version=snapshot.version,
-        )
+        raise not_the_same(handle.path, "those that are given are not the table's: leave it out to replace rows", version=snapshot.version)
     receipts = Receipts()
     DeltaOptimizeBuilder(handle, receipts, where).executeCompaction()
     assert receipts.last is not None
     return receipts.last
 
 
+def not_the_same(path: str, why: str, op: str | None = None, version: int | None = None) -> InvalidInput:
+    """The error for a write that says that no row changes where more than files would; `op`: what of the table it would change."""
+    text = f"data_change=False (dataChange=false) says that the rows stay the same, but {why}"
+    return InvalidInput(text, table=path, version=version, condition=named("DELTA_DATA_CHANGE_FALSE", op=op) if op else None)
+
+
 def no_table_yet(path: str) -> InvalidInput:
     """The error for a new table whose rows are said to be no change."""
-    return InvalidInput(
-        "data_change=False (dataChange=false) says that the rows stay the same, but there is no table yet: leave it out to make one",
-        table=path,
-        condition=named("DELTA_DATA_CHANGE_FALSE", op="Create a Delta table"),
-    )
+    return not_the_same(path, "there is no table yet: leave it out to make one", "Create a Delta table")

@@ -368,12 +368,13 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
             named("DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"),
         )
         raise UnsupportedFeature(text, feature=f"type {VOID} within a column", access="write", table=table, condition=condition)
-    stored = [f.type for f in schema.fields if f.name.lower() not in {p.lower() for p in partition_columns}]
-    if stored and all(type_ == PrimitiveType(VOID) for type_ in stored):
+    stored = tuple(f for f in schema.fields if f.name.lower() not in {p.lower() for p in partition_columns})
+    if stored and all(f.type == PrimitiveType(VOID) for f in stored):
         text = f"every column has the type {VOID}, and no data file could hold a row: give the table another column"
         raise SchemaMismatch(text, table=table, condition=named("DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS"))
     if not column_mapping:
-        check_characters(schema, table)
+        check_characters(StructType(stored), table)
+        check_characters(schema, table, "DELTA_INVALID_PARTITION_COLUMN_NAME")
     seen: set[str] = set()
     for name in partition_columns:
         if name.lower() in seen:

@@ -13,7 +13,7 @@ from typing import Any
 from model.differential.case import Step
 
 MEANT = Path(__file__).parent / "meant.toml"
-FIELDS = {"aspect", "kind", "statement", "setting", "table", "delta_spark", "rowlock", "reason", "open"}
+FIELDS = {"aspect", "kind", "statement", "setting", "table", "delta_spark", "rowlock", "same_without", "reason", "open"}
 
 _OWN_NUMBERS = re.compile(
     r"^(delta\.columnMapping\.maxColumnId|delta\.rowTracking\.materialized.*|delta\.feature\..*|rowlock\..*|delta\.inCommitTimestampEnablement.*)$"
@@ -128,8 +128,16 @@ def _shown(outcome: Mapping[str, Any], *, full: bool = False) -> str:
     if "error" in outcome:
         shown = f"{outcome['error'][0]} [{outcome['condition']}] {' '.join(outcome['text'].split())[:400]}"
     else:
-        shown = f"{outcome.get('answer', '')[:300]} {sorted(outcome.get('rows', []))[:12]}"
+        shown = f"{outcome.get('answer', '')[:900]} {sorted(outcome.get('rows', []))[:12]}"
     return shown + (f"; changed {sorted(outcome.get('tables', {}))}" if full else "")
+
+
+def _same_without(entry: Mapping[str, str], found: Difference) -> bool:
+    """Whether both sides have the same words, in whatever order, once what `same_without` matches is left out; true of an entry that does not say it."""
+    if "same_without" not in entry:
+        return True
+    one, other = (sorted(re.findall(r"[^\s\[\](),'\"]+", re.sub(entry["same_without"], "", side))) for side in (found.delta_spark, found.rowlock))
+    return one == other
 
 
 class Meant:
@@ -158,6 +166,6 @@ class Meant:
             "rowlock": found.rowlock,
         }
         for entry in self.entries:
-            if all(re.search(entry[name], text, re.DOTALL) for name, text in sides.items() if name in entry):
+            if all(re.search(entry[name], text, re.DOTALL) for name, text in sides.items() if name in entry) and _same_without(entry, found):
                 return entry.get("reason") or f"open: {entry['open']}"
         return None

@@ -61,7 +61,7 @@ def first_difference(case: Case, pairs: Iterator[tuple[Outcome, Outcome]], meant
     found: list[tuple[Difference, str | None]] = []
     for step, (one, other) in zip(case.steps, pairs, strict=False):
         theirs.append(one)
-        here = [(d, meant.reason(step, case.settings, d)) for d in differences(one, other)]
+        here = [(d, meant.reason(step, case.settings, d, case.table)) for d in differences(one, other)]
         found += here
         if any(reason is None for _, reason in here):
             return len(theirs) - 1, theirs, found

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from model.differential.case import Step, from_json
-from model.differential.compare import Meant, differences
+from model.differential.compare import Difference, Meant, differences
 from model.differential.draw import Draw
 from model.differential.statements import draw_case
 
@@ -52,3 +52,15 @@ def test_what_is_meant_has_a_reason_and_names_a_side(tmp_path: Path) -> None:
     (found,) = differences(other, one)
     assert Meant(tmp_path / "meant.toml").reason(Step("DELETE FROM t", "delete"), {}, found) is None
     assert Meant().entries is not None
+
+
+def test_what_is_meant_may_say_that_nothing_else_differs(tmp_path: Path) -> None:
+    """An entry with `same_without` names a difference of those words alone: another row beside it, or another value, is still found."""
+    (tmp_path / "meant.toml").write_text("[[meant]]\naspect = '^rows'\nrowlock = 'x'\nsame_without = '\\bx\\b|None'\nreason = 'x is null'\n")
+    meant, step = Meant(tmp_path / "meant.toml"), Step("DELETE FROM t", "delete")
+    for theirs, ours, reason in (
+        ("2 rows, alone: ['(1, None)', '(2, 3)']", "2 rows, alone: ['(2, 3)', \"(1, 'x')\"]", "x is null"),
+        ("2 rows, alone: ['(1, None)', '(2, 3)']", "2 rows, alone: ['(2, 4)', \"(1, 'x')\"]", None),
+        ("2 rows, alone: ['(1, None)']", "3 rows, alone: [\"(1, 'x')\"]", None),
+    ):
+        assert meant.reason(step, {}, Difference("rows of t", theirs, ours)) == reason

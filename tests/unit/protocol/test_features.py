@@ -255,6 +255,9 @@ def test_impossible_schemas() -> None:
         with pytest.raises(SchemaMismatch):
             schema.validate_new_schema(bad, partitions)
     schema.validate_new_schema(struct("a b", "c"), ("c",), column_mapping=True)
+    for partitions, condition in ((("C D",), "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES"), (("a b", "C D"), "DELTA_INVALID_PARTITION_COLUMN_NAME")):
+        with pytest.raises(SchemaMismatch, match=f"{condition}.* 'a b' holds"):  # a data column's name first, as delta-spark looks at them
+            schema.validate_new_schema(struct("a b", "c d", "e"), partitions)
 
 
 def test_an_empty_text_lets_no_log_be_cleaned_up() -> None:

@@ -226,15 +226,13 @@ def _edited(head: Snapshot, field: StructField, edit: ColumnEdit) -> StructField
         field = replace(field, nullable=edit.nullable)
     if edit.comment is not None:
         field = replace(field, metadata={**field.metadata, "comment": edit.comment})
-    if edit.default is not None and DEFAULTS not in writer_features(head.protocol):
-        raise StatementRefused(
-            f"A default for column {field.name} needs the table feature {DEFAULTS}: call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
-            what=DEFAULTS,
-            table=head.table,
-            condition=named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED", commandType="ALTER TABLE"),
-        )
     if edit.default is not None and (GENERATION_EXPRESSION in field.metadata or is_identity(field)):
-        raise StatementRefused(f"Column {field.name} is generated, and has no default", what=DEFAULTS, table=head.table)
+        condition = named("DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED") if is_identity(field) else None
+        raise StatementRefused(f"Column {field.name} is generated, and has no default", what=DEFAULTS, table=head.table, condition=condition)
+    if edit.default is not None and DEFAULTS not in writer_features(head.protocol):
+        text = f"A default for column {field.name} needs the table feature {DEFAULTS}: call DeltaTable.addFeatureSupport({DEFAULTS!r}) first"
+        condition = named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED", commandType="ALTER TABLE")
+        raise StatementRefused(text, what=DEFAULTS, table=head.table, condition=condition)
     if edit.default is not None or edit.drops_default:
         others = {k: v for k, v in field.metadata.items() if k != CURRENT_DEFAULT}
         field = replace(field, metadata=others if edit.default is None else {**others, CURRENT_DEFAULT: edit.default})

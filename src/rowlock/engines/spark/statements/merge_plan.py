@@ -130,10 +130,9 @@ def merge_statement(
 ) -> Statement:
     """Resolves a MERGE, then pins its source, unless an earlier try of the same statement left it in `held`.
 
-    Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.
+    Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.  `check_clauses` was asked before.
     """
     root, source = evaluator.store.root, frame_of_now(source)
-    check_clauses(clauses, root)
     _check_names(snapshot, source, root)
     session, tables, bridge = evaluator.statement_session(), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
