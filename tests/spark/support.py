@@ -34,7 +34,7 @@ def in_order(found: Iterable[Sequence[Any]]) -> list[Row]:
 
 
 def read(spark: SparkSession, path: str) -> list[Row]:
-    """The table's rows as Rowlock reads them: with Arrow, and in one test of four, and where Arrow gives other Python values, by a job of Spark."""
+    """The table's rows as Rowlock reads them: with Arrow, and in some tests (support/peers.py), and where Arrow gives other Python values, by a job of Spark."""
     if not delta_spark_reads_here():
         with contextlib.suppress(UnsupportedFeature):
             table = rowlock.to_arrow(path)
@@ -44,7 +44,7 @@ def read(spark: SparkSession, path: str) -> list[Row]:
 
 
 def delta_rows(spark: SparkSession, path: str) -> list[Row]:
-    """The table's rows as another engine reads them: deltalake, or delta-spark in one test of four and where deltalake cannot."""
+    """The table's rows as another engine reads them: deltalake, or delta-spark in some tests (support/peers.py) and where deltalake cannot."""
     found = None if delta_spark_reads_here() else _by_deltalake(path)
     return delta_spark_rows(spark, path) if found is None else found
 

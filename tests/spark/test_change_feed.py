@@ -133,7 +133,7 @@ def test_several_statements_are_net(spark: SparkSession, table_path: str) -> Non
 
 
 @pytest.mark.parametrize(("route", "vectors"), [("driver", True), ("large", False)])
-@pytest.mark.short("driver-True", why="21 s; what a statement writes the other way is in test_every_statement")
+@pytest.mark.short(ci=("driver-True",), why="the feed of rebased commits is in memory in test_rebase_in_memory")
 def test_rebased_commits(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool) -> None:
     """The old images are those of the head, and what a winner took away is no change of ours."""
     take_route(monkeypatch, route)

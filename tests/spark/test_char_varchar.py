@@ -221,7 +221,13 @@ STATEMENTS_WITHIN = {
 
 
 @WAYS
-@pytest.mark.short("driver", ci=("jobs",), why="statements of delta-spark, each twice; the checks are those of columns, which the tests above ask")
+@pytest.mark.short(
+    ci=(
+        "driver",
+        "jobs",
+    ),
+    why="a twin that delta-spark changes; bounds of columns stay above",
+)
 def test_bounds_inside_of_other_types_are_kept_as_delta_spark_keeps_them(spark: SparkSession, table_path: str, way: str) -> None:
     ours, theirs = (f"delta.`{table_path}{n}`" for n in ("", "-theirs"))
     rowlock.sql(spark, f"CREATE TABLE {ours} ({WITHIN}) USING delta")
@@ -239,6 +245,7 @@ def test_bounds_inside_of_other_types_are_kept_as_delta_spark_keeps_them(spark: 
     assert [r[0] for r in read(spark, table_path)] == [1, 2]
 
 
+@pytest.mark.soak("ALTERs of columns with bounds stay above", ci=True)
 def test_columns_with_bounds_inside_are_altered_as_a_whole(spark: SparkSession, table_path: str) -> None:
     """delta-spark takes the bounds away with a new field, and its readers fail after a field was dropped: both are refused (I9)."""
     t, known = f"delta.`{table_path}`", "struct<a:char(3),b:varchar(3)>"

@@ -65,6 +65,7 @@ def test_rows_that_meet_it_are_written(spark, table, table_path, monkeypatch, ro
     assert len(read(spark, table_path)) == 12
 
 
+@pytest.mark.soak("the moment of a statement is in test_semantics", ci=True)
 def test_the_time_of_a_constraint_is_the_time_of_the_write(spark, table, table_path):
     """`now` is not fixed when the constraint is resolved, but when rows are judged."""
     sql(spark, table_path, "ALTER TABLE T ADD CONSTRAINT past CHECK (v < unix_millis(current_timestamp()))")
@@ -88,6 +89,7 @@ def test_an_invariant_of_a_column(spark, table_path):
         table.update("id = 2", {"v": "v * 100"})
 
 
+@pytest.mark.soak("delta-spark enforces the same constraint; those of a table that is altered stay above", ci=True)
 def test_a_new_table_with_constraints_is_what_delta_spark_makes(spark, table_path):
     rowlock.write(spark.sql(ROWS), table_path, properties={"delta.constraints.small": "v < 1000"})
     with pytest.raises(Exception, match="CHECK constraint small"):

@@ -56,6 +56,7 @@ def test_files_that_are_not_clustered_yet(spark: SparkSession, table_path: str, 
         table.optimize().executeZOrderBy("x")
 
 
+@pytest.mark.soak("rows that OPTIMIZE moves beside writers are in test_moved_rows and the schedules; what it leaves sorted stays above", ci=True)
 def test_clustering_beside_other_writers(spark: SparkSession, table_path: str) -> None:
     table, other = clustered(spark, table_path, "x", **{"delta.enableRowTracking": "true"}), DeltaTable.forPath(spark, table_path)
     for part in range(2):
@@ -214,6 +215,7 @@ def test_a_key_is_not_dropped(spark: SparkSession, table_path: str) -> None:
     assert "x" not in snapshot(table_path).schema.names
 
 
+@pytest.mark.soak("sessions in other zones; the order is in tests/unit/parquet/test_curves.py", ci=True)
 def test_no_zone_changes_the_order(spark: SparkSession) -> None:
     """Times in an hour that a clock has twice: their text in such a zone is ambiguous, what they are is not."""
     key = Clustering((("t",), ("n",)), (("t",), ("n",)), "cube", "run")

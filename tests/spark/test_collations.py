@@ -63,6 +63,7 @@ def test_conditions(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", ci=("driver",), why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_merge(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     t = collated(spark, tmp_path / "t", partitioned=False)
     take_route(monkeypatch, route)

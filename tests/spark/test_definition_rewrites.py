@@ -39,6 +39,7 @@ def test_column_mapping_is_turned_off_beside_a_writer(spark: SparkSession, table
     assert read(spark, table_path) == delta_spark_rows(spark, table_path) == [(1, 11, "x"), (3, 33, "y")]
 
 
+@pytest.mark.soak("the other order of the test before it", ci=True)
 def test_a_writer_that_began_before_column_mapping_was_turned_off(spark: SparkSession, table_path: str) -> None:
     """What it staged has the old names, and is staged again."""
     table = make(spark, table_path, [(1, 10), (2, 20)], "id int, v int", **MAPPED)
@@ -56,6 +57,7 @@ def test_what_keeps_column_mapping_on_is_named(spark: SparkSession, table_path: 
             DeltaTable.forPath(spark, path).setProperties({"delta.columnMapping.mode": "none"})
 
 
+@pytest.mark.soak("one more thing that names columns; ALTERs of keys are in test_clustering", ci=True)
 def test_clustering_keys_are_the_same_columns_without_mapping(spark: SparkSession, table_path: str) -> None:
     rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` (id INT, v INT) USING delta CLUSTER BY (v) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     table = DeltaTable.forPath(spark, table_path)
@@ -66,6 +68,7 @@ def test_clustering_keys_are_the_same_columns_without_mapping(spark: SparkSessio
 
 
 @pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")
+@pytest.mark.soak("types of columns are widened in test_definitions, which types in tests/unit/protocol/test_widening.py", ci=True)
 def test_types_are_widened_inside_of_columns_and_by_writes(spark: SparkSession, table_path: str) -> None:
     query = "SELECT 1 AS id, CAST(1.25 AS DECIMAL(5,2)) AS d, named_struct('x', 1S, 'l', array(1)) AS s, map(1, 2Y) AS m"
     table = make(spark, table_path, spark.sql(query), **{"delta.enableTypeWidening": "true"})
@@ -102,6 +105,14 @@ def test_columns_that_others_are_generated_from_keep_their_types(spark: SparkSes
 
 
 @pytest.mark.parametrize("key", ["st.deep", "t.st.deep", "`ST`.`DEEP`"])
+@pytest.mark.short(
+    "t.st.deep",
+    ci=(
+        "st.deep",
+        "`ST`.`DEEP`",
+    ),
+    why="other spellings of the same field",
+)
 def test_a_merge_adds_the_field_that_it_sets(spark: SparkSession, table_path: str, key: str) -> None:
     table = make(spark, table_path, [(1, (1,)), (2, None)], "id int, st struct<a: int>")
     source = spark.sql("SELECT 1 AS id, named_struct('a', 5, 'deep', 6, 'other', 7) AS st, 8 AS more")

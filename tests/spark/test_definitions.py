@@ -39,6 +39,19 @@ def test_a_constraint_is_asked_of_every_row_and_then_enforced(spark: SparkSessio
 
 
 @pytest.mark.parametrize("condition", ["v <", "nothing > 0", "v > (select 1)", "v > rand()", "v + 1", "max(v) > 0", "p", "v"])
+@pytest.mark.short(
+    "v <",
+    "nothing > 0",
+    "v > (select 1)",
+    "v > rand()",
+    "p",
+    ci=(
+        "v + 1",
+        "max(v) > 0",
+        "v",
+    ),
+    why="more texts that are no condition",
+)
 def test_a_condition_that_cannot_be_one_is_refused(spark: SparkSession, table_path: str, condition: str) -> None:
     table = make(spark, table_path, ROWS, SCHEMA)
     with unchanged(table_path), pytest.raises(StatementRefused):
@@ -46,6 +59,7 @@ def test_a_condition_that_cannot_be_one_is_refused(spark: SparkSession, table_pa
 
 
 @pytest.mark.parametrize(("brought", "fits"), [("100", False), ("30", True), ("null", False)])
+@pytest.mark.short("100-False", "30-True", ci=("null-False",), why="one more value")
 def test_rows_that_others_bring_meanwhile_are_asked_too(spark: SparkSession, table_path: str, brought: str, fits: bool) -> None:
     """A winner's rows, and only they, are looked at when the constraint loses a round."""
     table = make(spark, table_path, ROWS, SCHEMA, files=2)

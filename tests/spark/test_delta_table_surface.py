@@ -406,10 +406,12 @@ MERGES = {
 @pytest.mark.parametrize("name", MERGES)
 @pytest.mark.short(
     "every clause",
-    "both sides in a condition",
-    "two inserts",
     "by source, columns",
     "a null condition",
+    ci=(
+        "both sides in a condition",
+        "two inserts",
+    ),
     why="each form is asked of delta-spark too; those that stay hold every kind of clause",
 )
 def test_merge(spark, four, kv, table_path, name):
@@ -444,10 +446,12 @@ ALL_FORMS = {
 @pytest.mark.no_peers("delta-spark reads it here")
 @pytest.mark.parametrize("name", ALL_FORMS)
 @pytest.mark.short(
-    "two aliases",
     "columns of frames",
-    "by source beside All",
     "more columns in the source",
+    ci=(
+        "two aliases",
+        "by source beside All",
+    ),
     why="each form is asked of delta-spark too; those that stay find the column in different ways",
 )
 def test_merge_with_columns_named_alike(spark, four, same, table_path, name):
@@ -503,7 +507,13 @@ ON = {
 @pytest.mark.no_peers("delta-spark reads it here")
 @pytest.mark.parametrize("name", ON)
 @pytest.mark.short(
-    "a range", "a key and more", "each side alone", "never", why="each form is asked of delta-spark too; those that stay are joined in different ways"
+    "a range",
+    "each side alone",
+    ci=(
+        "a key and more",
+        "never",
+    ),
+    why="each form is asked of delta-spark too; those that stay are joined in different ways",
 )
 def test_merge_on_any_condition(spark, table_path, name):
     on, matches = ON[name]
@@ -583,6 +593,7 @@ def test_nested_fields_are_set_one_by_one(spark, table_path):
         table.alias("t").merge(source.alias("s2"), "t.id = s2.id + 50").whenNotMatchedInsert(values={"id": "3", "s.a": "1"}).execute()
 
 
+@pytest.mark.soak("a twin that delta-spark changes; nested fields are set in the test before it", ci=True)
 def test_a_nested_field_of_a_null_struct_is_set_as_delta_sets_it(spark, table_path, tmp_path):
     frame = spark.sql("select 1 as id, cast(null as struct<a:int,b:int>) as s").coalesce(1)
     twin = str(tmp_path / "twin")
@@ -735,6 +746,15 @@ def test_write_modes(spark, table_path):
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite", "error", "ignore"])
+@pytest.mark.short(
+    "overwrite",
+    "ignore",
+    ci=(
+        "append",
+        "error",
+    ),
+    why="the modes are one way in; append and error are asked in test_write_modes",
+)
 def test_every_mode_makes_the_table(spark, table_path, mode):
     receipt = rowlock.write(spark.range(3), table_path, mode=mode, properties={"delta.checkpointInterval": "5", "rowlock.granularity": "row"})
     assert receipt.version == 0

@@ -64,9 +64,11 @@ class Staged(Interloper):
 @pytest.mark.short(
     "driver-properties0",
     "large-properties2",
-    "driver-properties4",
-    ci=("mixed-properties5",),
-    why="7 to 12 s each; each way and each property is in one that stays",
+    ci=(
+        "driver-properties4",
+        "mixed-properties5",
+    ),
+    why="one more layout",
 )
 def test_every_row_has_a_key_of_its_own_after_a_rebase(spark, tmp_path, monkeypatch, route, properties) -> None:
     """Beside the MERGE others take rows that it matched, so that their source rows insert, change some, and add some that it matches then."""
@@ -116,6 +118,7 @@ def test_one_draw_for_all_that_reads_it(spark: SparkSession, tmp_path: Path) -> 
     assert len({r["c"] for r in rows}) == 50 and len({v for r in rows for v in r["two"]}) == 100
 
 
+@pytest.mark.soak("more functions; one of each way of drawing stays", ci=True)
 def test_functions_of_every_kind(spark: SparkSession, table_path: str) -> None:
     """Each in two columns: two calls are two draws, also of functions of a user's own."""
     drawn = F.udf(lambda _: str(uuid.uuid4())).asNondeterministic()
@@ -141,6 +144,7 @@ def test_the_time_is_one_and_a_seed_repeats_itself(spark: SparkSession, table_pa
     assert len({r["r"] for r in rows}) == 5 and len({r["at"] for r in rows}) == 2
 
 
+@pytest.mark.soak("statements by themselves stay above", ci=True)
 def test_several_statements_in_one_transaction(spark: SparkSession, table_path: str) -> None:
     table = keyed(spark, table_path)
     with table.transaction() as txn:

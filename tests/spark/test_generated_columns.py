@@ -119,6 +119,7 @@ def test_what_cannot_generate_a_column_is_refused_before_anything_is_written(spa
     assert not Path(path).exists()
 
 
+@pytest.mark.soak("replacing is asked of generated columns under a staged statement, too, and of other definitions in test_write_options", ci=True)
 def test_a_table_is_replaced_by_one_with_generated_columns_and_back(spark: SparkSession, table_path: str) -> None:
     generated(spark, table_path)
     with unchanged(table_path), pytest.raises(AnalysisException):
@@ -248,6 +249,7 @@ def test_a_merge_computes_what_its_clauses_leave_out(spark: SparkSession, table_
         table.alias("t").merge(source.alias("s"), "t.id = s.k + 50").whenNotMatchedInsert(values={"id": "s.k", "v": "s.w", "g": "1"}).execute()
 
 
+@pytest.mark.soak("more forms of a MERGE; each clause is in the test before it", ci=True)
 def test_all_forms_of_a_merge_take_the_column_or_compute_it(spark: SparkSession, table_path: str) -> None:
     table = generated(spark, table_path)
 
@@ -342,6 +344,7 @@ def test_an_expression_without_the_feature_and_appends_without_spark_are_refused
         DeltaTable.forPath(spark, table_path).delete("id = 1")
 
 
+@pytest.mark.soak("expressions that are refused when they are made stay above", ci=True)
 def test_an_expression_of_the_moment_that_another_engine_let_through_is_refused_by_name(spark: SparkSession, table_path: str) -> None:
     """A rebase, or whoever looks a day later, would find another value."""
     DeltaTable.create(spark).location(table_path).addColumn("id", "int").addColumn("day", "date", generatedAlwaysAs="date_from_unix_date(id)").execute()
@@ -382,6 +385,7 @@ def test_a_rebase_computes_from_the_rows_that_a_winner_left(spark: SparkSession,
     )
 
 
+@pytest.mark.soak("as the test before it, for a value that was given; constraints after a rebase are in the schedules", ci=True)
 def test_a_rebase_asks_what_was_given_of_the_rows_that_a_winner_left(spark: SparkSession, table_path: str) -> None:
     """g was right for the row that was read and is not for the one that is there: as when it had run after."""
     table = generated(spark, table_path)
@@ -403,6 +407,7 @@ def test_a_lockless_merge_of_cells_computes_the_merged_row(spark: SparkSession, 
     assert assert_right(spark, table_path) == sorted([(0, 1000, 1000), (7, 1, 8), (102, 1020, 1122), (103, 30, 133), (104, 40, 144), (105, 50, 155)], key=repr)
 
 
+@pytest.mark.soak("several replacements; statements that are staged again under other columns are in the schedules (merge_meets_schema)", ci=True)
 def test_a_statement_that_was_staged_under_another_definition_is_staged_again(spark: SparkSession, table_path: str) -> None:
     """A winner replaced the table: g is another column now, and then one that did not exist."""
     table = generated(spark, table_path)
@@ -481,6 +486,7 @@ def test_a_constraint_is_not_asked_of_what_another_session_computed(spark: Spark
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.soak("five kinds of upkeep; that they keep rows is asked of each of them in its own file", ci=True)
 def test_upkeep_leaves_generated_columns_alone(spark: SparkSession, table_path: str) -> None:
     """Deletes, compaction, order, row ids, clustering: the rows stay what they were."""
     table = generated(spark, table_path, files=3, **{"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "false"})

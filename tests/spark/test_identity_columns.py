@@ -100,6 +100,14 @@ def test_the_log_says_what_delta_spark_says(spark: SparkSession, tmp_path: Any) 
 
 
 @pytest.mark.parametrize("policy", ["repair", "fail", "lockless"])
+@pytest.mark.short(
+    "repair",
+    ci=(
+        "fail",
+        "lockless",
+    ),
+    why="the same writers under another policy",
+)
 def test_reservations_are_no_conflict_for_writers_of_ours(spark: SparkSession, table_path: str, policy: str) -> None:
     """An UPDATE, an append, a MERGE and a schema change, each while others take numbers."""
     tracking = {"delta.enableRowTracking": "true"} if policy == "lockless" else {}
@@ -121,6 +129,7 @@ def test_reservations_are_no_conflict_for_writers_of_ours(spark: SparkSession, t
     assert max(r.id for r in rowlock.read(spark, table_path).collect()) > highest
 
 
+@pytest.mark.soak("turns with delta-spark, which soak-ci takes; numbers beside writers of ours stay above", ci=True)
 def test_a_race_with_delta_spark(spark: SparkSession, table_path: str) -> None:
     """delta-spark's UPDATE goes on over our reservations and our appends, and we over its numbered inserts; no number twice."""
     table = numbered(spark, table_path)
@@ -149,6 +158,7 @@ def test_a_race_with_delta_spark(spark: SparkSession, table_path: str) -> None:
     assert mark(table_path) >= max(r.id for r in rows)
 
 
+@pytest.mark.soak("a transaction of delta-spark that stays open; what a reservation's commit says is in test_the_log_says_what_delta_spark_says", ci=True)
 def test_delta_sparks_writers_do_not_conflict_with_a_reservation(spark: SparkSession, table_path: str) -> None:
     """A reservation lands while delta-spark's transaction is open, and that commits over it; over the same change without delta-spark's tag it does not."""
     numbered(spark, table_path, **{"delta.enableDeletionVectors": "false"})
@@ -182,6 +192,7 @@ for n in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.soak("four processes, which soak-ci takes; writers that take numbers beside each other stay above", ci=True)
 def test_several_processes_never_take_one_number_twice(spark: SparkSession, table_path: str) -> None:
     """Four processes append rows; every number is there once, and within a commit they rise."""
     numbered(spark, table_path, start=-7, step=3)
@@ -213,6 +224,7 @@ class AfterNumbers(Interloper):
 
 
 @pytest.mark.parametrize("way", ["append", "write"])
+@pytest.mark.short("write", ci=("append",), why="the same by an append without Spark")
 def test_a_table_that_is_replaced_under_staged_rows(spark: SparkSession, table_path: str, way: str) -> None:
     """Its numbers go on, so that those of rows which are under way are not given out again."""
     numbered(spark, table_path)

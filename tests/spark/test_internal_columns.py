@@ -53,6 +53,7 @@ def test_no_expression_sees_them(spark: Any, table_path: str, what: str) -> None
 
 
 @pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.short("driver", "large", ci=("mixed",), why="the way between")
 def test_a_star_stands_for_the_columns_of_the_user(spark: Any, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     t = table(spark, table_path)
     take_route(monkeypatch, route)

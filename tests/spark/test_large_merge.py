@@ -53,6 +53,7 @@ def test_one_join_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("ratio", "in_one_join"), [(0, False), (10_000, True)])
+@pytest.mark.short("10000-True", ci=("0-False",), why="the other side of the limit")
 def test_how_much_larger_the_target_is_decides_for_a_source_that_could_be_sent_to_every_task(spark, table_path, monkeypatch, ratio, in_one_join):
     take_route(monkeypatch, "mixed")
     turn_down(monkeypatch, outer_join_ratio=ratio)
@@ -86,7 +87,7 @@ ON = {
 }  # fmt: skip
 
 
-@pytest.mark.short("t.v <=> s.v-True", "t.id = 7-False", why="more of the same; which way is taken is Spark's rule")
+@pytest.mark.short("t.v <=> s.v-True", ci=("t.id = 7-False",), why="a condition without an equality, which is joined row by row as before")
 @pytest.mark.parametrize(("on", "by_keys"), ON.items())
 def test_whatever_equality_there_is_is_joined_at_once(spark, tmp_path, monkeypatch, on, by_keys):
     """Which MERGE is one outer join is Spark's own rule for joins by keys; the driver, or two joins, leave the same."""
@@ -112,6 +113,7 @@ def test_whatever_equality_there_is_is_joined_at_once(spark, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("joins", ["one join", "two joins"])
+@pytest.mark.short("one join", ci=("two joins",), why="the same source by the other join")
 def test_rows_of_a_source_that_spark_holds_itself_are_told_apart(spark, table_path, monkeypatch, joins):
     """I3: Spark computes what it can of VALUES before there are tasks, and still writes them by several: a row's number must not follow from its task's.
 
@@ -153,6 +155,14 @@ def test_python_functions_are_called_for_the_rows_of_their_clause_alone(spark, t
 
 
 @pytest.mark.parametrize("broken_by", ["update", "insert", "row that no source row matches"])
+@pytest.mark.short(
+    "insert",
+    ci=(
+        "update",
+        "row that no source row matches",
+    ),
+    why="the same by other clauses; constraints of each statement are in test_checks",
+)
 def test_a_broken_constraint_leaves_no_file(spark, table_path, monkeypatch, broken_by):
     """I10: what a MERGE wrote before it failed is deleted at once."""
     take_route(monkeypatch, "large")

@@ -44,7 +44,7 @@ def test_as_delta_spark_does_it(spark, table_path, tmp_path, name):
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.short("mixed", "large", why="what differs with the way is in the ones that stay; all three are compared in test_routes")
+@pytest.mark.short("large", ci=("mixed",), why="the way between; the ways themselves are compared in test_routes")
 def test_on_every_route(spark, table_path, monkeypatch, route):
     table = make(spark, table_path, [(n, "v") for n in range(12)], "id int, v string", files=2)
     take_route(monkeypatch, route)

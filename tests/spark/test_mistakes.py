@@ -20,7 +20,8 @@ pytestmark = pytest.mark.spark
 
 ALL = scenarios(FILE.parent / "mistakes.txt")
 SETUP, MISTAKES = ALL["setup"], {name: statements for name, statements in ALL.items() if name != "setup"}
-SHORT = {name: statements for name, statements in MISTAKES.items() if not name.endswith("(soak)")}
+BEFORE_A_CHANGE = {name: statements for name, statements in MISTAKES.items() if not name.endswith("(soak)")}
+SHORT = {name: BEFORE_A_CHANGE[name] for name in ("the table that is not there", "rows that a constraint refuses", "MERGE")}
 
 
 def _wrong(folder: Path, chosen: dict[str, list[Recorded]]) -> list[str]:
@@ -41,6 +42,11 @@ def _wrong(folder: Path, chosen: dict[str, list[Recorded]]) -> list[str]:
 def test_errors_are_as_delta_spark_has_them(tmp_path: Path) -> None:
     assert sum(map(len, SHORT.values())) >= 60
     assert not _wrong(tmp_path, SHORT)
+
+
+@pytest.mark.soak("three times as many mistakes of the same list", ci=True)
+def test_more_errors_are_as_delta_spark_has_them(tmp_path: Path) -> None:
+    assert not _wrong(tmp_path, {name: statements for name, statements in BEFORE_A_CHANGE.items() if name not in SHORT})
 
 
 @pytest.mark.soak("the other mistakes of the same list")

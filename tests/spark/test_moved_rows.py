@@ -98,10 +98,12 @@ def ids(spark: SparkSession, path: str) -> dict[int, int]:
 @pytest.mark.parametrize("optimize_first", [True, False], ids=["optimize first", "optimize last"])
 @pytest.mark.parametrize(("case", "statement"), RACES)
 @pytest.mark.short(
-    "tracked-delete-optimize last",
-    "several outputs-update-optimize first",
     "strings-merge-optimize last",
     "tracked, by Arrow-update-optimize first",
+    ci=(
+        "tracked-delete-optimize last",
+        "several outputs-update-optimize first",
+    ),
     why="each statement once, over three layouts, and both ways to move rows; the swarm follows rows through compactions too",
 )
 def test_what_runs_beside_optimize_changes_its_own_rows(

@@ -127,7 +127,7 @@ def says(more: Any, less: Any) -> bool:
 
 
 @pytest.mark.parametrize("of", [pytest.param(n, marks=pytest.mark.no_peers("readers without a feature")) if n in UNREAD else n for n in TABLES])
-@pytest.mark.short("by_executors", "altered", "partitioned", why="files of both writers, of an older schema, and in partitions; the others differ in types")
+@pytest.mark.short("by_executors", "altered", ci=("partitioned",), why="the layout that test_moved_rows has, too")
 def test_both_ways_leave_the_same_table(spark: SparkSession, tmp_path: Path, of: str) -> None:
     """The same rows, ids, commit versions, partition values and statistics (of Arrow's rows also those of floats and arrays); what stays behind is read by all."""
     first = str(tmp_path / "first")
@@ -151,6 +151,7 @@ def test_both_ways_leave_the_same_table(spark: SparkSession, tmp_path: Path, of:
 
 
 @pytest.mark.parametrize("keys", [["id"], ["l", "st.a"]], ids=["one key", "two keys"])
+@pytest.mark.short("two keys", ci=("one key",), why="the easier case")
 def test_sorted_rows_are_the_same_both_ways(spark: SparkSession, tmp_path: Path, keys: list[str]) -> None:
     """I5, I6: by Arrow as by Spark the same rows, ids and commit versions, in about as many files, which divide the rows by their keys."""
     first = str(tmp_path / "first")
@@ -174,6 +175,7 @@ def test_sorted_rows_are_the_same_both_ways(spark: SparkSession, tmp_path: Path,
 
 
 @pytest.mark.parametrize("most", [0, 1 << 40], ids=["spark", "arrow"])
+@pytest.mark.short("arrow", ci=("spark",), why="Spark's own writer, which heeds them by itself")
 def test_the_sessions_settings_hold_in_every_bin(spark: SparkSession, table_path: str, most: int) -> None:
     """Bins are written side by side, each in a thread: the codec and the most rows of a file are those of the call."""
     table = make(spark, table_path, spark.sql("select cast(id as int) id, cast(id % 3 as int) p from range(30)"), files=2, partition_by=["p"])

@@ -94,6 +94,14 @@ def test_sql_on_names_and_paths(spark: SparkSession, tables: tuple[DeltaTable, D
 
 
 @pytest.mark.parametrize("how", ["frame", "sql", "frame of before"])
+@pytest.mark.short(
+    "sql",
+    ci=(
+        "frame",
+        "frame of before",
+    ),
+    why="the same source as a frame",
+)
 def test_a_source_that_reads_the_other_table_is_a_read_of_it(spark: SparkSession, tables: tuple[DeltaTable, DeltaTable], how: str) -> None:
     """Orders are written from what stock said: where stock changes meanwhile, the transaction may not be committed, though it writes to orders alone."""
     orders, stock = tables
@@ -215,6 +223,14 @@ def test_leases_of_all_tables_are_taken_first(spark: SparkSession, tables: tuple
 
 
 @pytest.mark.parametrize("statement", ["OPTIMIZE delta.`{}`", "UPDATE delta.`{}` SET n = 0 WHERE sku = 8", "DELETE FROM delta.`{}` WHERE sku = 7"])
+@pytest.mark.short(
+    "UPDATE delta.`{}` SET n = 0 WHERE sku = 8",
+    ci=(
+        "OPTIMIZE delta.`{}`",
+        "DELETE FROM delta.`{}` WHERE sku = 7",
+    ),
+    why="other statements of delta-spark as the winner",
+)
 def test_tables_on_a_local_disk_beside_delta_spark(spark: SparkSession, tmp_path: Path, statement: str) -> None:
     """Without an arbiter: what delta-spark does to a prepared table comes after the transaction, of which no other row is lost."""
     tracked = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
@@ -261,6 +277,9 @@ _LONG = pytest.mark.soak(
 
 
 @pytest.mark.parametrize("feature", [pytest.param(name, marks=() if name == "column mapping" else _LONG) for name in FEATURES])
+@pytest.mark.short(
+    ci=("column mapping",), why="20 s; statements of a transaction over several tables stay above, and in tests/contract/arbiter/test_multi_table.py"
+)
 def test_what_was_prepared_is_what_the_statements_alone_would_be(spark: SparkSession, tmp_path: Path, feature: str) -> None:
     """On a table of each kind that is not the home, with an OPTIMIZE of another engine meanwhile and without; delta-spark and Rowlock read the same."""
     columns, layout, properties = FEATURES[feature]

@@ -86,10 +86,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.short(
     "insert",
-    "delete by vector",
     "a column dropped and another of its name",
-    "dropped and made anew",
-    ci=("a column renamed", "another process", "update through a view", "a column more", "dropped"),
+    ci=("delete by vector", "dropped and made anew", "a column renamed", "another process", "update through a view", "a column more", "dropped"),
     why="several seconds each",
 )
 def test_every_reader_after_a_write(request: pytest.FixtureRequest, folder: Path, name: str) -> None:

@@ -127,11 +127,13 @@ WINNERS = {
 @pytest.mark.parametrize("won", WINNERS)
 @pytest.mark.parametrize("kind", ["update", "delete"])
 @pytest.mark.short(
-    "update-append",
     "update-update of the same rows",
-    "delete-delete of the same rows",
     "delete-merge",
-    why="each loser and each winner once, instead of their product",
+    ci=(
+        "update-append",
+        "delete-delete of the same rows",
+    ),
+    why="the product; each statement and two winners stay",
 )
 def test_a_repair_of_update_and_delete_runs_no_job(spark, table_path, contest, kind, won):
     def statement(table):
@@ -149,10 +151,12 @@ def test_a_repair_of_update_and_delete_runs_no_job(spark, table_path, contest, k
 @pytest.mark.parametrize("keys", ["met", "not met"])
 @pytest.mark.short(
     "met-update of the same rows",
-    "met-merge",
     "not met-append",
-    "not met-delete of the same rows",
-    why="each source and each winner once, instead of their product",
+    ci=(
+        "met-merge",
+        "not met-delete of the same rows",
+    ),
+    why="the product; each side and two winners stay",
 )
 def test_a_repair_of_a_merge_runs_at_most_two_jobs(spark, table_path, contest, won, keys):
     source = spark.range(3, 60000 if keys == "met" else 7000, 70).selectExpr("id as k", "id * 3 as n")
@@ -218,6 +222,7 @@ def test_a_large_merge_reads_everything_once_and_no_origin_comes_to_the_driver(s
     assert len(data_files(table_path)) == 3 + len(live(table_path) - before), "files that nobody needs any more are left"
 
 
+@pytest.mark.soak("second matches are refused by each way in test_refusals", ci=True)
 def test_a_second_match_is_refused_in_a_large_merge_and_leaves_no_file(spark, table_path, monkeypatch):
     set_limits(monkeypatch, small=100, local=0)
     make(spark, table_path, spark.range(0, 3000).selectExpr("id", "id % 7 g", "id v"))

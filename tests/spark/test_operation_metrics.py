@@ -40,6 +40,16 @@ def written(path: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", scenarios())
+@pytest.mark.short(
+    "dv",
+    "part",
+    ci=(
+        "cow",
+        "feed",
+        "cowfeed",
+    ),
+    why="each statement by both engines once more; tables without vectors, and with a feed",
+)
 def test_the_history_has_delta_sparks_metrics(spark: SparkSession, table_path: str, name: str) -> None:
     (create, _), *steps = scenarios()[name]
     rowlock.sql(spark, create.replace("{t}", f"delta.`{table_path}`"))

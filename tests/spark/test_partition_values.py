@@ -101,6 +101,7 @@ def test_a_timestamp_is_the_same_partition_by_each_writer(spark: SparkSession, t
 
 @pytest.mark.no_peers("other readers take such values in zones of their own")
 @pytest.mark.parametrize("way", ["driver", "large"])
+@pytest.mark.short("driver", ci=("large",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_times_without_a_zone_are_in_that_of_the_session_now(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """I5: also where the zone changes while a handle of the table is held; conditions and new values see what a read sees."""
     turn_down(monkeypatch, **WAYS[way])
@@ -152,6 +153,7 @@ OTHERS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.short("true", ci=("false",), why="the same values without vectors")
 def test_other_types_have_one_spelling(spark: SparkSession, table_path: str, ansi: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I5: doubles, decimals, dates and binaries are one partition by whichever writer, also where the session's ANSI mode casts them to other text."""
     text = "id long, d double, f string, n string, y string, b binary, s string"
@@ -170,6 +172,15 @@ def test_other_types_have_one_spelling(spark: SparkSession, table_path: str, ans
 
 @pytest.mark.parametrize("kind", ["binary", "string"])
 @pytest.mark.parametrize("way", ["driver", "large"])
+@pytest.mark.short(
+    "driver-binary",
+    "large-string",
+    ci=(
+        "driver-string",
+        "large-binary",
+    ),
+    why="the product; each way and each type stays",
+)
 def test_binary_that_is_no_text_is_refused(spark: SparkSession, table_path: str, way: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I9: the log holds partition values as text; two binaries that are no UTF-8 became one value by Spark's writer, also where they were cast to strings."""
     frame = spark.createDataFrame([(n, bytes([255 - n])) for n in range(8)], "id long, b binary").selectExpr("id", f"cast(b as {kind}) b")
@@ -182,6 +193,7 @@ def test_binary_that_is_no_text_is_refused(spark: SparkSession, table_path: str,
 
 
 @pytest.mark.parametrize("way", ["driver", "large"])
+@pytest.mark.short("large", ci=("driver",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_text_that_begins_as_our_marks_do(spark: SparkSession, table_path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I9: whatever a string holds is kept, or refused for what it is."""
     texts = [f"{mark}{more}" for mark in ("\x01 no UTF-8: ", "__HIVE_DEFAULT_PARTITION__") for more in ("", "hello", "FF", "!FF", "__HIVE_DEFAULT_PARTITION__")]
@@ -200,6 +212,7 @@ def test_partitions_without_a_zone_are_chosen_in_the_sessions(spark: SparkSessio
             table.optimize().where("p < timestamp'2024-01-01 00:00:00'").executeCompaction()
 
 
+@pytest.mark.soak("a calendar of Spark 2; days of it are read in test_peers_tables (legacy_calendar)", ci=True)
 def test_a_session_that_writes_the_old_calendar(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I3: footers in the calendar of Spark 2 would be false bounds: Rowlock's files count in the new one, whatever the session says."""
     turn_down(monkeypatch, **WAYS["large"])

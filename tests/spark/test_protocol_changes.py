@@ -171,6 +171,7 @@ def aged(path):
         os.utime(file, (at, at))
 
 
+@pytest.mark.soak("a rewrite of every file; which features can be dropped, and what each leaves, is in tests/unit/transaction/definition", ci=True)
 def test_type_widening_goes_with_its_history(spark, table_path):
     """First nothing is left of it in the newest version, then the log waits for its retention, then versions that used it go, and the feature with them."""
     table = with_feature(spark, table_path, "typeWidening")
@@ -242,6 +243,7 @@ def test_a_manifest_names_the_live_files(spark, table_path):
     assert manifests(table_path) == {".": []}
 
 
+@pytest.mark.soak("beside delta-spark; what a manifest names is in the test before it", ci=True)
 def test_each_partition_has_a_manifest_as_delta_spark_writes_it(spark, table_path):
     table = make(spark, table_path, [(1, "a b"), (2, "c/d"), (3, None)], "id int, p string", partition_by=["p"], **PLAIN)
     table.generate("symlink_format_manifest")
@@ -273,6 +275,7 @@ def test_manifests_that_would_lie_are_refused(spark, table_path, tmp_path):
 MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
+@pytest.mark.soak("every statement with a manifest after it; what it names stays above", ci=True)
 def test_manifests_follow_each_commit(spark, table_path):
     """Of appends without Spark and of statements; they are those that delta-spark's GENERATE writes."""
     table = make(spark, table_path, [(n, p) for n in range(4) for p in "xy"], "id bigint, p string", partition_by=["p"], files=2, **{MANIFESTS: "true"})

@@ -103,6 +103,9 @@ def test_to_a_time(spark: SparkSession, table_path: str) -> None:
                 table.restoreToTimestamp(wrong)
 
 
+@pytest.mark.soak(
+    "delta-spark reads each version by the same text; what text means as a time is in tests/unit/api/test_times.py and in test_to_a_time", ci=True
+)
 def test_a_time_is_the_sessions(spark: SparkSession, table_path: str) -> None:
     """Text without a zone means what it means to the session, and to delta-spark's reading of a table at a time.
 
@@ -289,7 +292,7 @@ def test_to_before_rows_had_ids(spark: SparkSession, table_path: str) -> None:
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
-@pytest.mark.short("true-driver", why="15 s each; rows that RESTORE brings back are asked for in the tests beside it, both ways")
+@pytest.mark.short(ci=("true-driver",), why="15 s each; rows that RESTORE brings back are asked for in the tests beside it")
 def test_the_change_feed_tells_what_came_and_went(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, vectors: str, route: str) -> None:
     take_route(monkeypatch, route)
     table = make(spark, table_path, some(0, 10), SCHEMA, files=2, **{"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors})

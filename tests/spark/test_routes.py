@@ -184,8 +184,8 @@ def expected(spark, tmp_path_factory):
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.short(
-    "partitions-large",
-    why="half a minute each; the layout and the way that differ most from those of the swarm; every statement is asked of delta-spark too",
+    ci=("partitions-large",),
+    why="half a minute each; the layout and the way that differ most from those of the swarm; statements drawn at random are in test_swarm and test_recorded, too",
 )
 def test_random_statements_by_every_route(spark, table_path, monkeypatch, expected, layout, route):
     steps = expected(layout)
@@ -261,11 +261,13 @@ def serial(spark, tmp_path_factory):
 @pytest.mark.parametrize("won", WINNERS)
 @pytest.mark.parametrize("loser", LOSERS)
 @pytest.mark.short(
-    "delete-overwrites-driver",
     "merge-deletes and inserts-driver",
     "append-overwrites-large",
-    "overwrite-deletes and inserts-driver",
     "optimize-rewrites all in place-large",
+    ci=(
+        "delete-overwrites-driver",
+        "overwrite-deletes and inserts-driver",
+    ),
     why="a loser of each kind instead of the product; all pairs run in memory (the schedules and the matrix)",
 )
 def test_a_winner_that_changes_the_whole_table(spark, table_path, monkeypatch, serial, loser, won, route):
@@ -303,10 +305,7 @@ def after_two(spark, tmp_path_factory):
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
 @pytest.mark.parametrize("loser", ["update", "delete", "merge"])
-@pytest.mark.short(
-    "merge-true-large",
-    why="20 s each; the loser that does most, by the way that differs most from the swarm's; delta-spark says what is right for each",
-)
+@pytest.mark.short(ci=("merge-true-large",), why="20 s each; several rounds on Spark are in the schedules (several_lost_rounds), and in test_rebase_on_spark")
 def test_several_lost_rounds(spark, table_path, monkeypatch, after_two, loser, vectors, route):
     """Two winners in two rounds; with partitions, with and without deletion vectors."""
     expected = after_two(loser)

@@ -137,7 +137,7 @@ def test_ids_through_several_statements(spark: SparkSession, table_path: str, mo
 
 
 @pytest.mark.parametrize(("route", "vectors"), [("driver", True), ("mixed", False), ("large", True)])
-@pytest.mark.short("mixed-False", why="what differs with the way is in the one that stays; all three are compared in test_routes")
+@pytest.mark.short(ci=("mixed-False",), why="ids after rebases are followed in memory by test_rebase_in_memory, and on Spark by the swarm")
 def test_ids_through_rebases(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool) -> None:
     """Winners update rows, append, compact; two writers' new rows never share an id."""
     take_route(monkeypatch, route)
@@ -202,6 +202,7 @@ def test_enabling_gives_ids_to_rows_that_are_there(spark: SparkSession, table_pa
     stayed(a, b, [0, 1, 2, 5, 6, 7, 8])
 
 
+@pytest.mark.soak("enabling beside an open transaction is in the test after it, and in the schedules (row_tracking_begins)", ci=True)
 def test_enabling_while_a_writer_is_in_flight(spark: SparkSession, table_path: str) -> None:
     """The feature and the new ids pass by a staged statement; the property makes it stage again.  Nothing is lost."""
     table, other = make(spark, table_path, some(0, 10), SCHEMA, files=2), DeltaTable.forPath(spark, table_path)
@@ -223,6 +224,7 @@ def test_the_feature_passes_by_a_transaction(spark: SparkSession, table_path: st
     assert len(ids(spark, table_path)) == 10
 
 
+@pytest.mark.soak("threads; the order of the commits is in the schedules (row_tracking_begins)", ci=True)
 def test_writers_on_threads_while_row_tracking_is_enabled(spark: SparkSession, table_path: str) -> None:
     make(spark, table_path, some(0, 8), SCHEMA, files=4)
     errors: list[BaseException] = []

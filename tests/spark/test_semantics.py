@@ -66,6 +66,7 @@ def test_an_expression_that_fails_on_a_dead_row_does_not_fail_the_statement(spar
 
 
 @pytest.mark.parametrize("local", [20_000, 0])
+@pytest.mark.short("0", ci=("20000",), why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_a_clause_is_computed_only_for_rows_that_it_is_about(spark, table_path, monkeypatch, local):
     set_limits(monkeypatch, small=100_000, local=local)
     table = make(spark, table_path, [(n, n % 5) for n in range(10)], "id int, v int")
@@ -197,7 +198,9 @@ def test_the_time_is_fixed_once_for_all_rounds(spark, table_path, monkeypatch, r
 
 
 @BOTH
-@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
+@pytest.mark.short(
+    ci=("large",), why="a pause of a second; that the time is fixed for all rounds is in the test before it, and drawn values of a MERGE in test_drawn_values"
+)
 def test_the_time_is_the_same_in_every_clause_of_a_merge(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, None) for n in range(6)], "id int, at timestamp")
@@ -302,7 +305,12 @@ PERCENT = pytest.param(
 
 @pytest.mark.parametrize("folder", ["with space", PERCENT, "ümläut", "a=b", "quo'te", "hash#tag", "plus+and&", "[glob]*{x}"])
 @pytest.mark.short(
-    "per%cent %20", "[glob]*{x}", ci=("a=b",), why="names of the other kinds go the same way; paths as text have tests without Spark (test_paths)"
+    "per%cent %20",
+    ci=(
+        "[glob]*{x}",
+        "a=b",
+    ),
+    why="another path of the same kind; spellings of paths are in test_spelling_of_paths and tests/unit/protocol/test_paths.py",
 )
 def test_any_path(spark, tmp_path, monkeypatch, folder):
     path = str(tmp_path / folder / "table")
@@ -392,6 +400,7 @@ def test_negative_zero_is_found_where_zero_is_asked_for(spark, table_path):
 
 
 @pytest.mark.parametrize("route", ["appended", "compacted"])
+@pytest.mark.short("appended", ci=("compacted",), why="the same question of a file that OPTIMIZE wrote")
 def test_nan_is_found_where_more_than_any_number_is_asked_for(spark, table_path, route):
     """pyarrow leaves NaN out of the bounds in a footer, and Spark's reader passed over rows by them: SELECT lost the rows, and DELETE found them."""
     nan = float("nan")

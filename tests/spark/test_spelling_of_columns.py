@@ -60,6 +60,7 @@ def expected(spark: SparkSession, folder: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.no_peers("delta-rs finds columns in files by their exact names")
 @pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.short("by position", "large", ci=("driver",), why="the same files the other way")
 def test_names_in_files_that_differ_by_case(spark: SparkSession, folder: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I5: what the driver reads, and an UPDATE writes back, is what Spark reads."""
     turn_down(monkeypatch, **WAYS[way])
@@ -127,6 +128,7 @@ def test_two_columns_that_are_one_to_spark(spark: SparkSession, table_path: str)
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.short("by position", "large", ci=("driver",), why="the same files the other way")
 def test_a_dot_in_a_name(spark: SparkSession, table_path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I3: column `a.b` and field b of struct a have bounds of their own, by each writer; a DELETE finds its rows by either."""
     turn_down(monkeypatch, append_driver_bytes=0 if way == "large" else 1 << 20, **WAYS[way])

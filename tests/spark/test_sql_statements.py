@@ -16,8 +16,57 @@ STREAM = "spark.readStream.schema('id bigint')"
 SINK = ".writeStream.format('delta').option('checkpointLocation', '{root}/cp').trigger(availableNow=True)"
 ROWS = "SELECT * FROM t ORDER BY id"
 
+# (name, step, rows or the name of an error)
+STREAMED: list[tuple[str, Any, Any]] = [
+    ("what a stream reads", "py:[spark.range(n, n + 2).write.mode('append').parquet('{root}/in') for n in (0, 2)] and None", None),
+    ("a stream", f"py:{STREAM}.option('maxFilesPerTrigger', 1).parquet('{{root}}/in'){SINK}.start('{{root}}/sunk').awaitTermination()", None),
+    ("sunk", "py:spark.read.format('delta').load('{root}/sunk').count()", 4),
+]
+MORE_STREAMS: list[tuple[str, Any, Any]] = [
+    *STREAMED,
+    (
+        "a batch that is not marked as done",
+        "py:[__import__('os').remove(f) for f in __import__('glob').glob('{root}/cp/commits/1') + __import__('glob').glob('{root}/cp/commits/.1.crc')] and None",
+        None,
+    ),
+    ("a batch again", f"py:{STREAM}.parquet('{{root}}/in'){SINK}.start('{{root}}/sunk').awaitTermination()", None),
+    ("once", "py:spark.read.format('delta').load('{root}/sunk').count()", 4),
+    ("a stream by name", f"py:{STREAM}.parquet('{{root}}/in'){SINK.replace('cp', 'cp2')}.toTable('sunk').awaitTermination()", None),
+    ("more by name", "py:spark.range(9, 10).write.mode('append').parquet('{root}/in')", None),
+    ("a stream by a name that is there", f"py:{STREAM}.parquet('{{root}}/in'){SINK.replace('cp', 'cp2')}.toTable('sunk').awaitTermination()", None),
+    ("sunk by name", "SELECT count(*) FROM sunk", [[5]]),
+    (
+        "a stream of all",
+        f"py:{STREAM}.parquet('{{root}}/in').groupBy().count(){SINK.replace('cp', 'cp3')}.outputMode('complete').toTable('counted').awaitTermination()",
+        None,
+    ),
+    ("counted", "SELECT * FROM counted", [[5]]),
+    (
+        "a stream that does not fit",
+        f"py:{STREAM}.parquet('{{root}}/in').selectExpr('array(id) AS id'){SINK.replace('cp', 'cp4')}.toTable('sunk').awaitTermination()",
+        "StreamingQueryException",
+    ),
+    (
+        "a stream out of a table",
+        f"py:spark.readStream.format('delta').load('{{root}}/spark-warehouse/sunk'){SINK.replace('cp', 'cp5')}.start('{{root}}/read').awaitTermination()",
+        None,
+    ),
+    ("read as a stream", "py:spark.read.format('delta').load('{root}/read').count()", 5),
+    (
+        "a stream by a name goes on where one by path ended",
+        "py:spark.range(20, 22).write.format('delta').mode('append').saveAsTable('sunk') or "
+        f"spark.readStream.option('maxFilesPerTrigger', 1).table('sunk'){SINK.replace('cp', 'cp5')}.start('{{root}}/read').awaitTermination()",
+        None,
+    ),
+    ("read on", "py:spark.read.format('delta').load('{root}/read').count()", 7),
+    ("a stream by a path in a name", "py:spark.readStream.table('delta.`{root}/sunk`').isStreaming", True),
+    ("a stream in SQL", "py:spark.sql('SELECT id FROM STREAM sunk WHERE id > 2').isStreaming", True),
+    ("a stream of a table that is none", "py:spark.readStream.format('delta').load('{root}/none')", "AnalysisException"),
+    ("an option of a stream without effect", "py:spark.readStream.format('delta').option('versionAsOf', '1').load('{root}/sunk')", "UnsupportedFeature"),
+    ("columns that are others", "py:spark.readStream.schema('a string').format('delta').load('{root}/sunk')", "SchemaMismatch"),
+    ("the catalog refreshes", "py:spark.catalog.refreshTable('sunk')", None),
+]
 STEPS: list[tuple[str, Any, Any]] = [
-    # (name, step, rows or the name of an error)
     ("create", "CREATE TABLE t (id BIGINT, a STRING COMMENT 'text', d DOUBLE) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", []),
     ("insert", "INSERT INTO t VALUES (1, 'a', 1.5), (2, 'b', 2)", []),
     ("insert some", "INSERT INTO t (id, a) SELECT 3, 'c'", []),
@@ -201,50 +250,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("changes without a start", "py:spark.read.format('delta').option('readChangeFeed', 'true').load('{root}/saved')", "InvalidInput"),
     ("no changes", "SELECT * FROM table_changes('st', 0)", "InvalidInput"),
     ("a version by option", "py:spark.read.option('versionAsOf', 1).table('t').count()", 2),
-    ("what a stream reads", "py:[spark.range(n, n + 2).write.mode('append').parquet('{root}/in') for n in (0, 2)] and None", None),
-    ("a stream", f"py:{STREAM}.option('maxFilesPerTrigger', 1).parquet('{{root}}/in'){SINK}.start('{{root}}/sunk').awaitTermination()", None),
-    ("sunk", "py:spark.read.format('delta').load('{root}/sunk').count()", 4),
-    (
-        "a batch that is not marked as done",
-        "py:[__import__('os').remove(f) for f in __import__('glob').glob('{root}/cp/commits/1') + __import__('glob').glob('{root}/cp/commits/.1.crc')] and None",
-        None,
-    ),
-    ("a batch again", f"py:{STREAM}.parquet('{{root}}/in'){SINK}.start('{{root}}/sunk').awaitTermination()", None),
-    ("once", "py:spark.read.format('delta').load('{root}/sunk').count()", 4),
-    ("a stream by name", f"py:{STREAM}.parquet('{{root}}/in'){SINK.replace('cp', 'cp2')}.toTable('sunk').awaitTermination()", None),
-    ("more by name", "py:spark.range(9, 10).write.mode('append').parquet('{root}/in')", None),
-    ("a stream by a name that is there", f"py:{STREAM}.parquet('{{root}}/in'){SINK.replace('cp', 'cp2')}.toTable('sunk').awaitTermination()", None),
-    ("sunk by name", "SELECT count(*) FROM sunk", [[5]]),
-    (
-        "a stream of all",
-        f"py:{STREAM}.parquet('{{root}}/in').groupBy().count(){SINK.replace('cp', 'cp3')}.outputMode('complete').toTable('counted').awaitTermination()",
-        None,
-    ),
-    ("counted", "SELECT * FROM counted", [[5]]),
-    (
-        "a stream that does not fit",
-        f"py:{STREAM}.parquet('{{root}}/in').selectExpr('array(id) AS id'){SINK.replace('cp', 'cp4')}.toTable('sunk').awaitTermination()",
-        "StreamingQueryException",
-    ),
-    (
-        "a stream out of a table",
-        f"py:spark.readStream.format('delta').load('{{root}}/spark-warehouse/sunk'){SINK.replace('cp', 'cp5')}.start('{{root}}/read').awaitTermination()",
-        None,
-    ),
-    ("read as a stream", "py:spark.read.format('delta').load('{root}/read').count()", 5),
-    (
-        "a stream by a name goes on where one by path ended",
-        "py:spark.range(20, 22).write.format('delta').mode('append').saveAsTable('sunk') or "
-        f"spark.readStream.option('maxFilesPerTrigger', 1).table('sunk'){SINK.replace('cp', 'cp5')}.start('{{root}}/read').awaitTermination()",
-        None,
-    ),
-    ("read on", "py:spark.read.format('delta').load('{root}/read').count()", 7),
-    ("a stream by a path in a name", "py:spark.readStream.table('delta.`{root}/sunk`').isStreaming", True),
-    ("a stream in SQL", "py:spark.sql('SELECT id FROM STREAM sunk WHERE id > 2').isStreaming", True),
-    ("a stream of a table that is none", "py:spark.readStream.format('delta').load('{root}/none')", "AnalysisException"),
-    ("an option of a stream without effect", "py:spark.readStream.format('delta').option('versionAsOf', '1').load('{root}/sunk')", "UnsupportedFeature"),
-    ("columns that are others", "py:spark.readStream.schema('a string').format('delta').load('{root}/sunk')", "SchemaMismatch"),
-    ("the catalog refreshes", "py:spark.catalog.refreshTable('sunk')", None),
+    *STREAMED,
     ("rows that are tracked", "CREATE TABLE r (id INT, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES ('delta.enableRowTracking' = 'true')", []),
     ("no row has an id", "SELECT id, _metadata.row_id, _metadata.file_name FROM r", []),
     ("tracked", "INSERT INTO r VALUES (1, 'a')", []),
@@ -270,6 +276,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("read there", "SELECT * FROM p", [[7]]),
 ]
 NAMES = [name for name, _, _ in STEPS]
+OF_STREAMS = [name for name, _, _ in MORE_STREAMS]
 _EVOLVES = ("4.2", "INSERT WITH SCHEMA EVOLUTION")
 SINCE = {
     "an insert evolves": _EVOLVES,
@@ -280,22 +287,29 @@ SINCE = {
 }
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, Any], Any]]:
-    root = tmp_path_factory.mktemp("statements")
+def _told(root: Path, steps: list[tuple[str, Any, Any]]) -> dict[str, tuple[dict[str, Any], Any]]:
+    """By its name: what came of each step in one session, and what was expected."""
 
     def placed(value: Any) -> Any:
         if isinstance(value, list):
             return [placed(v) for v in value]
         return value.replace("{root}", str(root)) if isinstance(value, str) else value
 
-    outcomes = run_steps(Path(root), [placed(step) for _, step, _ in STEPS], [])
-    return {name: (outcome, placed(expected)) for (name, _, expected), outcome in zip(STEPS, outcomes, strict=True)}
+    outcomes = run_steps(root, [placed(step) for _, step, _ in steps], [])
+    return {name: (outcome, placed(expected)) for (name, _, expected), outcome in zip(steps, outcomes, strict=True)}
 
 
-@pytest.mark.parametrize("name", cases(NAMES, SINCE))
-def test_statement(told: dict[str, tuple[dict[str, Any], Any]], name: str) -> None:
-    outcome, expected = told[name]
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, Any], Any]]:
+    return _told(tmp_path_factory.mktemp("statements"), STEPS)
+
+
+@pytest.fixture(scope="module")
+def told_of_streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, Any], Any]]:
+    return _told(tmp_path_factory.mktemp("streams"), MORE_STREAMS)
+
+
+def _check(outcome: dict[str, Any], expected: Any) -> None:
     if isinstance(expected, str):
         assert expected in outcome.get("error", []), outcome
     else:
@@ -303,5 +317,17 @@ def test_statement(told: dict[str, tuple[dict[str, Any], Any]], name: str) -> No
         assert expected is None or outcome["rows"] == expected
 
 
+@pytest.mark.parametrize("name", cases(NAMES, SINCE))
+def test_statement(told: dict[str, tuple[dict[str, Any], Any]], name: str) -> None:
+    _check(*told[name])
+
+
+@pytest.mark.soak("eight queries; one of them stays among the statements, and streams by functions are in test_stream_source", ci=True)
+@pytest.mark.parametrize("name", cases(OF_STREAMS, SINCE))
+def test_stream(told_of_streams: dict[str, tuple[dict[str, Any], Any]], name: str) -> None:
+    _check(*told_of_streams[name])
+
+
 def test_every_step_has_a_name_of_its_own() -> None:
     assert len(set(NAMES)) == len(NAMES)
+    assert len(set(OF_STREAMS)) == len(OF_STREAMS)

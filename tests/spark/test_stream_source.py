@@ -139,6 +139,15 @@ def test_a_batch_that_was_planned_is_the_same_after_a_crash(spark: SparkSession,
 
 
 @pytest.mark.parametrize("begin", ["latest", "1", "time", None])
+@pytest.mark.short(
+    "latest",
+    "None",
+    ci=(
+        "1",
+        "time",
+    ),
+    why="the other begins, once more through a crash; where a stream begins is in tests/unit/api/stream_source",
+)
 def test_where_a_stream_began_is_kept(spark: SparkSession, table_path: str, begin: str | None) -> None:
     """After a crash within the first batch its rows are the same, though the table has gone on."""
     t = table(spark, table_path)
@@ -155,6 +164,7 @@ def test_where_a_stream_began_is_kept(spark: SparkSession, table_path: str, begi
 
 
 @pytest.mark.parametrize("feed", ["false", "true"])
+@pytest.mark.short("true", ci=("false",), why="the same names without the feed")
 def test_files_that_are_left_out(spark: SparkSession, table_path: str, feed: str) -> None:
     """They count as read; the syntax is Java's."""
     t = table(spark, table_path, **{"delta.enableChangeDataFeed": "true"})
@@ -255,6 +265,7 @@ def test_other_columns_end_a_stream_and_a_new_one_reads_on(spark: SparkSession, 
     assert flat(Asked(spark, table_path).all())[0] == (0, 0, "a", None), "older files have null in newer columns"
 
 
+@pytest.mark.soak("as the test before it, by ALTER; the rule is in tests/unit/api/stream_source/test_walk.py", ci=True)
 def test_columns_that_were_renamed_end_a_stream(spark: SparkSession, table_path: str) -> None:
     table(spark, table_path, **{"delta.columnMapping.mode": "name"})
     asked = Asked(spark, table_path)
@@ -278,6 +289,7 @@ def test_another_table_in_its_place_ends_a_stream(spark: SparkSession, table_pat
 
 
 @pytest.mark.filterwarnings("ignore::rowlock.exceptions.CommitOverwrittenWarning")
+@pytest.mark.soak("a folder that was put back; another table in its place stays above", ci=True)
 def test_an_older_state_of_the_table_ends_a_stream(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     table(spark, table_path)
     shutil.copytree(table_path, tmp_path / "backup")
@@ -294,6 +306,7 @@ def test_an_older_state_of_the_table_ends_a_stream(spark: SparkSession, table_pa
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.short("true", ci=("false",), why="the same feed without vectors")
 def test_the_change_feed_is_what_changes_says(spark: SparkSession, table_path: str, vectors: str) -> None:
     t = table(spark, table_path, **{"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors})
     t.update("id = 1", {"v": "7"})
@@ -417,6 +430,7 @@ def test_a_query_that_is_stopped_while_a_batch_is_planned_has_not_failed(
 
 
 @pytest.mark.parametrize("changes", [False, True], ids=["rows", "changes"])
+@pytest.mark.short("rows", ci=("changes",), why="the same columns by the feed")
 def test_a_table_that_a_stream_makes_has_the_comments_of_the_columns(spark: SparkSession, table_path: str, tmp_path: Path, changes: bool) -> None:
     columns = "id INT COMMENT 'the key', v VARCHAR(3) COMMENT 'short'"
     rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` ({columns}) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")

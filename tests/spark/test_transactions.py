@@ -60,6 +60,7 @@ def test_statements_become_one_commit_that_each_sees_those_before(spark: SparkSe
     assert table.history().select("version").count() == 2
 
 
+@pytest.mark.soak("more statements of one transaction; that each sees those before is in the test before it, and in memory in test_rebase_in_memory", ci=True)
 def test_a_merge_meets_rows_that_the_transaction_inserted_updated_and_appended(spark: SparkSession, table: DeltaTable) -> None:
     with table.transaction() as txn:
         upsert(txn, frame(spark, (3, 1), (5, 50)))
@@ -149,6 +150,7 @@ def test_several_statements_are_rebased_over_winners(spark: SparkSession, table:
     assert txn.receipt is not None and txn.receipt.rounds == 1 and txn.receipt.rows_rebased > 0
 
 
+@pytest.mark.soak("statements by themselves are in test_write_options, several in one transaction above", ci=True)
 def test_overwrite_and_replace_where(spark: SparkSession, table: DeltaTable, table_path: str) -> None:
     with table.transaction() as txn:
         txn.append(frame(spark, (4, 40)))
@@ -216,6 +218,7 @@ def test_run_runs_again_where_what_was_read_has_changed(spark: SparkSession, tab
     assert rows(table) == [(1, 30), (2, 30), (3, 30)]
 
 
+@pytest.mark.soak("that it runs again is in the test before it", ci=True)
 def test_run_gives_up_after_its_retries_and_at_once_under_fail(table: DeltaTable) -> None:
     calls = []
 
@@ -264,7 +267,13 @@ def test_a_source_that_reads_the_target_is_validated(spark: SparkSession, table:
 
 
 @pytest.mark.parametrize("reader", ["rowlock", "delta"])
-@pytest.mark.short("rowlock", ci=("delta",), why="the other reader sees the same version")
+@pytest.mark.short(
+    ci=(
+        "rowlock",
+        "delta",
+    ),
+    why="such a source is validated in the test before it, and read once in test_semantics",
+)
 def test_a_source_that_reads_the_target_meets_a_winner(spark: SparkSession, table: DeltaTable, table_path: str, reader: str) -> None:
     with pytest.raises(DeltaConcurrentModificationException, match="concurrent commit changed what it read"), table.transaction() as txn:
         source = spark.read.format("delta").load(table_path) if reader == "delta" else table.toDF()
@@ -336,6 +345,7 @@ def test_two_writers_of_one_application(spark: SparkSession, table: DeltaTable, 
 # ---- rerun ----------------------------------------------------------------------------------
 
 
+@pytest.mark.soak("a policy; on Spark it is in test_failed_attempts, too", ci=True)
 def test_under_rerun_a_statement_runs_again(spark: SparkSession, table: DeltaTable) -> None:
     from rowlock.transaction.state.phases import Observer, use_observer
 

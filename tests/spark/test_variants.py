@@ -80,6 +80,7 @@ def test_shredding_is_the_writers_where_the_table_asks_for_it(spark: SparkSessio
         assert sorted(r["id"] for r in rowlock.to_arrow(path).to_pylist()) == [0, 2, 3, 4, 5, 100]
 
 
+@pytest.mark.soak("cells of other types are merged in tests/model/lockless; variants by each statement stay above", ci=True)
 def test_cells_of_variants_are_merged(spark: SparkSession, table_path: str) -> None:
     properties = {"delta.enableRowTracking": "true", "rowlock.onConflict": "lockless", "delta.enableVariantShredding": "true"}
     rowlock.write(spark.sql(ROWS), table_path, properties=properties)

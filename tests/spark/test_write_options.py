@@ -128,7 +128,7 @@ def test_rows_that_a_new_row_matches_are_replaced_as_delta_spark_does(spark: Spa
 
 
 @pytest.mark.parametrize("way", ["driver", "spark"])
-@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
+@pytest.mark.short(ci=("driver",), why="the same race as in the test before it, for REPLACE ON")
 def test_rows_that_others_add_and_a_new_row_matches_are_replaced_too(spark: SparkSession, table_path: str, way: str) -> None:
     """I3: as if it had run after the winner; the new rows are read once, although two statements need them."""
     make(spark, table_path, [(1, "a"), (2, "b")], "id int, p string")
@@ -206,6 +206,7 @@ def test_columns_and_partitioning_are_replaced_and_properties_stay(spark: SparkS
     assert len(rows_by_all(spark, table_path)) == 8
 
 
+@pytest.mark.soak("statements beside other columns are in the schedules (merge_meets_schema)", ci=True)
 def test_statements_that_were_staged_before_are_staged_again(spark: SparkSession, table_path: str) -> None:
     make(spark, table_path, [(1, "a"), (2, "b")], "id int, s string")
     anew = spark.sql("select cast(id as int) as id, 'x' as other from range(3)")
@@ -309,6 +310,7 @@ def test_a_text_of_the_users_own_stands_in_every_kind_of_commit(spark: SparkSess
 
 
 @pytest.mark.parametrize("way", ["driver", "spark", "append"])
+@pytest.mark.short("driver", "append", ci=("spark",), why="the same by a job")
 def test_files_hold_no_more_rows_than_was_said(spark: SparkSession, table_path: str, way: str) -> None:
     make(spark, table_path, [(0, 0)], "id int, p int", partition_by=["p"], **{"delta.enableRowTracking": "true"})
     frame = spark.createDataFrame([(n, int(n > 7)) for n in range(1, 11)], "id int, p int").coalesce(1)

@@ -87,6 +87,7 @@ def delta_writer(w: World, name: str, seed: int, ledger: Ledger, *, commits: int
 
 
 @pytest.mark.parametrize(("each", "kills"), [(25, False), (15, True)])
+@pytest.mark.short("15-True", ci=("25-False",), why="the same race without a writer that dies")
 def test_four_of_ours_and_four_of_deltas(world: Callable[..., World], each: int, kills: bool) -> None:
     w, ledger, threads = world(store=MemoryStore(f"s3://bucket/{uuid.uuid4()}")), Ledger(), []
 

@@ -42,6 +42,17 @@ def check_against_model(host: Host, done: list[list[Any]], *, every: int) -> Non
 
 @pytest.mark.parametrize("compacting", [False, True])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.short(
+    "0-False",
+    "1-True",
+    ci=(
+        "0-True",
+        "1-False",
+        "2-False",
+        "2-True",
+    ),
+    why="the same threads with other seeds",
+)
 def test_c12_random_commits_on_threads(seed: int, compacting: bool) -> None:
     store = MemoryStore(f"memory://{clock.new_id()}")
     host = MemoryHost(store)

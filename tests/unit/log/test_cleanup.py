@@ -405,6 +405,15 @@ def random_history(seed: int, time: Movable) -> tuple[MemoryStore, InMemory, dic
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.short(
+    "0",
+    "1",
+    ci=(
+        "2",
+        "3",
+    ),
+    why="more seeds",
+)
 def test_wherever_it_is_killed_each_version_is_whole_or_said_to_be_gone(seed: int, time: Movable) -> None:
     """Every version from the earliest that is announced to the head reads as before; the next cleanup ends where an undisturbed one does."""
     store, _, rows = random_history(seed, time)
@@ -438,6 +447,23 @@ def check_versions(store: MemoryStore, rows: dict[int, list[int]]) -> None:
 @pytest.mark.parametrize("script", ["APPEND (7)", "DELETE WHERE k = 1"])
 @pytest.mark.parametrize("on_conflict", ["repair", "fail"])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.short(
+    "0-repair-APPEND (7)",
+    "0-repair-DELETE WHERE k = 1",
+    "0-fail-APPEND (7)",
+    "0-fail-DELETE WHERE k = 1",
+    ci=(
+        "1-repair-APPEND (7)",
+        "1-repair-DELETE WHERE k = 1",
+        "1-fail-APPEND (7)",
+        "1-fail-DELETE WHERE k = 1",
+        "2-repair-APPEND (7)",
+        "2-repair-DELETE WHERE k = 1",
+        "2-fail-APPEND (7)",
+        "2-fail-DELETE WHERE k = 1",
+    ),
+    why="more seeds",
+)
 def test_a_writer_of_any_base_commits_or_is_told(seed: int, script: str, on_conflict: Any, time: Movable) -> None:
     """I3: who began before the earliest version that is left is rebased over the difference, or raises by its policy; nothing is half done."""
     store, _, rows = random_history(seed, time)

@@ -48,6 +48,15 @@ def test_many_schedules_keep_every_promise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.short(
+    "local",
+    "tables",
+    ci=(
+        "s3",
+        "dynamodb",
+    ),
+    why="the same question of two more worlds, whose schedules run above",
+)
 def test_a_schedule_is_no_toy(world: World) -> None:
     least = 3 if world == "tables" else 4  # half of the schedules over several tables are small
     assert all(len(plan_of(world, seed).actors) >= least for seed in range(100))
