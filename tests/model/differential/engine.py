@@ -66,6 +66,7 @@ class Engine:
         self.root = Path()
         self.seen: dict[str, int] = {}
         self.contents: dict[str, Any] = {}
+        self.settings: dict[str, str] = {}
         self.schemas = 0
 
     @property
@@ -84,8 +85,8 @@ class Engine:
             self.session._get_j_spark_session_class(self.session._jvm).setActiveSession(self.session._jsparkSession)
         self.session.sql(f"CREATE DATABASE {self.schema} LOCATION '{self.root}/wh'")
         self.session.sql(f"USE {self.schema}")
-        for name, value in given["settings"].items():
-            self.session.conf.set(name, value)
+        self.settings = given["settings"]
+        self.set()
         for text in given["before"]:
             outcome = self.do(text)
             if "error" in outcome:
@@ -100,8 +101,14 @@ class Engine:
             shutil.rmtree(made, ignore_errors=True)
             self.seen.pop(made.relative_to(self.root).as_posix(), None)
         self.reader.sql(f"CREATE TABLE {self.schema}.t USING delta LOCATION '{folder}'")
+        self.set()
         self.changed(feed=False)
         return {}
+
+    def set(self) -> None:
+        """Sets what the case says.  A step's number is unset by a statement that used it, which one engine alone may have done."""
+        for name, value in self.settings.items():
+            self.session.conf.set(name, value)
 
     def do(self, text: str) -> dict[str, Any]:
         """Runs one statement."""
