@@ -100,6 +100,9 @@ def test_columns_that_others_are_generated_from_keep_their_types(spark: SparkSes
     )
     with unchanged(table_path), pytest.raises(SchemaMismatch):
         rowlock.write(spark.sql("SELECT 5L AS id"), table_path, merge_schema=True)
+    with unchanged(table_path), pytest.raises(StatementRefused, match="what is generated") as refused:
+        rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` ALTER COLUMN id TYPE BIGINT")
+    assert refused.value.getCondition() == "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE"
     rowlock.sql(spark, f"INSERT WITH SCHEMA EVOLUTION INTO delta.`{table_path}` BY NAME SELECT 5L AS id, 'new' AS more")
     assert read(spark, table_path) == [(5, 10, "new")]
 

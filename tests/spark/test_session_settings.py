@@ -150,6 +150,16 @@ def test_an_argument_says_more_than_the_session(spark: SparkSession, table_path:
     assert set(head(table_path).txns) == {"other"}
 
 
+def test_an_insert_with_a_list_of_columns_widens_types_and_adds_no_column(spark: SparkSession, table_path: str) -> None:
+    make(spark, table_path, [(1, 1)], "id int, n int")
+    DeltaTable.forPath(spark, table_path).setProperties({"delta.enableTypeWidening": "true"})
+    with settings(spark, {"schema.autoMerge.enabled": "true"}):
+        rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` (n, id) SELECT 2, 3000000000L")
+        with unchanged(table_path), pytest.raises(SchemaMismatch, match="no column 'more'"):
+            rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` (n, id, more) SELECT 2, 3, 4")
+    assert read(spark, table_path) == [(1, 1), (3_000_000_000, 2)] and head(table_path).schema.names == ("id", "n")
+
+
 def test_new_tables_have_the_sessions_properties_by_each_entrance(spark: SparkSession, tmp_path: Path) -> None:
     row = spark.createDataFrame([(1,)], "id int")
     row.write.parquet(f"{tmp_path}/converted")

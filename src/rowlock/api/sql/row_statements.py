@@ -113,7 +113,7 @@ def insert(target: Target, plan: Any) -> None:
     if evolving and not given:  # the columns beyond those of the table are new, under their own names
         names = [*names, *rows.columns[len(names) :]]
     check_given(target, (*names, *fixed))
-    rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving and not given, listed=bool(given))
+    rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving, listed=bool(given))
     where: Column | None = None
     for name, value in fixed.items():
         column, same = partition_literal(table, name, value, target.path, replaces=bool(plan.overwrite()) and not dynamic)

@@ -110,7 +110,7 @@ def fitted(
     """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch.
 
     With `by_name` the fields of structs are matched by their names, and with `fills` those that the rows lack are null, as in writes of DataFrames; with `evolving` columns and fields that the table lacks keep their own types.
-    `listed`: the statement itself lists the names.
+    `listed`: the statement itself lists the names, which adds none to the table's.
     """
     if len(rows.columns) != len(names):
         counts = {"numColumns": len(names), "insertColumns": len(rows.columns)}
@@ -121,7 +121,7 @@ def fitted(
             condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
         )
     head = target.handle.state.refresh()
-    if evolving:
+    if evolving and not (listed and {n.lower() for n in names}.difference(n.lower() for n in table_schema(head).names)):
         head = replace(head, metadata=widened_metadata(head, columns_of_frame(rows.toDF(*names))))
     schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}

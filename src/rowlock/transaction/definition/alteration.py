@@ -333,6 +333,7 @@ def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> No
             f"Another type of column {name!r} would change what is generated from it, and is refused: {e}",
             what="changing the type of a column that others are generated from",
             table=head.table,
+            condition=named("DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", columnName=name, generatedColumns=str(e)),
         ) from e
 
 
