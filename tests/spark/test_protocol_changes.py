@@ -146,7 +146,13 @@ def operations(spark, path):
 
 
 @pytest.mark.parametrize("name", DROPPED)
-@pytest.mark.short("inCommitTimestamp", ci=("deletionVectors",), why="the other features go the same way, and what differs is asked without Spark")
+@pytest.mark.short(
+    ci=(
+        "inCommitTimestamp",
+        "deletionVectors",
+    ),
+    why="a copy that delta-spark changes; what is left of a feature is in tests/unit/transaction/definition/test_table_features.py",
+)
 def test_a_feature_is_dropped_as_by_delta_spark(spark, table_path, name):
     """Rows, protocol, properties and the versions that are made on the way, beside delta-spark's on a copy."""
     table, twin = with_feature(spark, table_path, name), table_path + "_twin"

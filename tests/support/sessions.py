@@ -42,7 +42,9 @@ def _settings(name: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = local_settings(cores=2, memory_mb=1536) | {
+    settings = local_settings(cores=2, memory_mb=1536)
+    settings["spark.driver.extraJavaOptions"] += " -Xms1536m -Xmn512m"  # a heap that grows as it fills is collected as a whole again and again
+    settings |= {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else VACUUM is a job of 10,000 tasks
         "spark.sql.ui.retainedExecutions": "20",
