@@ -193,6 +193,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("a field is taken", "ALTER TABLE p ADD COLUMN s.Z INT", "SchemaMismatch"),
     ("in fields", "INSERT INTO p BY NAME SELECT 50L AS id, 'f' AS a, named_struct('z', 'zz', 'x', 1) AS s, array(named_struct('y', 1, 'w', 2)) AS arr", []),
     ("fields", "SELECT s.z, s.x, arr[0].w FROM p WHERE id = 50", [["zz", 1, 2]]),
+    ("a field that is left out", "INSERT INTO p BY NAME REPLACE WHERE id = 50 SELECT 50L AS id, 'f' AS a, named_struct('x', 1) AS s", "AnalysisException"),
     ("no field before", "SELECT s.z FROM p WHERE id = 3", [[None]]),
     ("fields by name only", "ALTER TABLE p DROP COLUMN s.x", "StatementRefused"),
     ("mapped", "ALTER TABLE p SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", []),

@@ -166,7 +166,7 @@ def _rows(target: Target, plan: Any, evolving: bool) -> DataFrame:
         target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
     columns = target.table().toDF().columns
     names = list(rows.columns) if plan.isByName() else [*columns, *rows.columns[len(columns) :]] if evolving else columns
-    return fitted(target, rows, names, by_name=bool(plan.isByName()), fills=bool(plan.isByName()), evolving=evolving)
+    return fitted(target, rows, names, by_name=bool(plan.isByName()), fills=plan.isByName() and plan.origin().sqlText().isEmpty(), evolving=evolving)
 
 
 def _answer(rows: DataFrame, receipt: Receipt | None) -> DataFrame:
