@@ -177,7 +177,7 @@ def test_new_tables_have_the_sessions_properties_by_each_entrance(spark: SparkSe
             assert (configuration["delta.enableChangeDataFeed"], configuration["delta.enableDeletionVectors"]) == ("true", "false"), name
         rowlock.write(row, f"{tmp_path}/own", properties={"delta.enableChangeDataFeed": "false"})
         assert head(f"{tmp_path}/own").metadata.configuration["delta.enableChangeDataFeed"] == "false"
-    for wrong, text in (("appendonly", "is delta.appendOnly meant"), ("checkpoint.writeStatsAsStruct", "cannot|can only|alone")):
+    for wrong, text in (("appendonly", "is delta.appendOnly meant"), ("rowTrackingSuspended", "cannot|can only|always")):
         with settings(spark, {f"properties.defaults.{wrong}": "true"}), pytest.raises(InvalidInput, match=f"{wrong}.*(?:{text})"):
             rowlock.write(row, f"{tmp_path}/none")
     assert not Path(f"{tmp_path}/none").exists()

@@ -6,8 +6,6 @@ exist only as a struct (`stats_parsed`) are converted to JSON.  An unreadable ch
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +17,7 @@ import pyarrow.parquet as pq
 
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
-from rowlock.log import frames
+from rowlock.log import frames, struct_stats
 from rowlock.protocol import action_json, names
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.names import LogFile
@@ -178,47 +176,5 @@ def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: st
 
 def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:
     """The `stats_parsed` structs as JSON, one per row that has a path."""
-    column = _null_out_of_range_times(file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks())
-    out: list[str | None] = []
-    for add in column.to_pylist():
-        if add is not None and add["path"] is not None:
-            parsed = _stats_value(add.get("stats_parsed"))
-            out.append(orjson.dumps(parsed).decode() if parsed else None)
-    return out
-
-
-def _null_out_of_range_times(values: Any) -> Any:
-    """The values with null for dates and timestamps outside Python's years: such a bound is then unknown."""
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    type_ = values.type
-    if pa.types.is_struct(type_):
-        children = [_null_out_of_range_times(values.field(n)) for n in range(type_.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=[pa.field(f.name, c.type) for f, c in zip(type_, children, strict=True)], mask=pc.is_null(values))
-    if not (pa.types.is_date32(type_) or (pa.types.is_timestamp(type_) and type_.unit != "ns")):
-        return values
-    first, last = (
-        pa.scalar(day, pa.date32()) if pa.types.is_date32(type_) else pa.scalar(day, pa.timestamp("s", type_.tz)).cast(type_) for day in _PYTHON_TIMES
-    )
-    inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
-    return pc.if_else(pc.fill_null(inside, False), values, pa.scalar(None, type_))
-
-
-_PYTHON_TIMES = (dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
-
-
-def _stats_value(value: Any) -> Any:
-    """A `stats_parsed` value as in the statistics' JSON: nulls and binary left out, times as ISO text in microseconds."""
-    if isinstance(value, dict):
-        return {k: p for k, v in value.items() if (p := _stats_value(v)) is not None}
-    if isinstance(value, decimal.Decimal):
-        if abs(value) >= (1 << 63) - 1:
-            return None  # delta-rs cuts bounds of decimals off at 64 bits
-        return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # JSON integers of 64 bits and more cannot be written
-    if isinstance(value, dt.datetime):
-        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    if isinstance(value, dt.date):
-        return value.isoformat()
-    if isinstance(value, (bytes, bytearray)):
-        return None
-    return value
+    adds = file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks()
+    return struct_stats.texts(adds.field("stats_parsed").filter(adds.field("path").is_valid()))

@@ -24,11 +24,13 @@ import pyarrow.parquet as pq
 from rowlock import clock
 from rowlock.exceptions import StorageError
 from rowlock.limits import limits
-from rowlock.log import frames
+from rowlock.log import frames, struct_stats
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import RemoveFile, SetTransaction
+from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.features import V2_CHECKPOINTS, reader_features
+from rowlock.protocol.schema import StructField
 from rowlock.storage.store import ObjectStore
 
 _MAP = pa.map_(pa.string(), pa.string())
@@ -92,8 +94,6 @@ SCHEMA = pa.schema(
 
 _TAGS = ("version", pa.int64()), ("tags", _MAP)
 _SIDECAR = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64()), ("tags", _MAP)])
-SIDECAR_SCHEMA = pa.schema([SCHEMA.field("add"), SCHEMA.field("remove")])
-"""Only these actions may be in a sidecar file."""
 V2_SCHEMA = pa.schema([*SCHEMA, ("checkpointMetadata", pa.struct(_TAGS)), ("sidecar", _SIDECAR)])
 """The file columns exist and are empty: readers look for them in the file before they know its sidecars."""
 
@@ -116,7 +116,27 @@ def checkpoint_bytes(snapshot: Snapshot, tombstones: Iterable[RemoveFile] = ()) 
 
 
 def _classic(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Table:
-    return pa.concat_tables([_table(_small_rows(snapshot) + _removes(tombstones), SCHEMA), *_add_tables(snapshot, SCHEMA)])
+    schema = _with_structs(SCHEMA, snapshot)
+    return pa.concat_tables([_table(_small_rows(snapshot) + _removes(tombstones), schema), *(_add_table(f, schema, snapshot) for f in _portions(snapshot))])
+
+
+def _with_structs(schema: pa.Schema, snapshot: Snapshot) -> pa.Schema:
+    """The schema of a checkpoint, with structs of statistics and of partition values in `add` where the table asks for them.
+
+    It has no statistics as JSON where the table wants none and structs hold them all: other readers take the structs only where there is no JSON.
+    """
+    if not snapshot.properties.stats_as_struct:
+        return schema
+    parsed = struct_stats.struct_type(snapshot.stats_leaves())
+    as_json = snapshot.properties.stats_as_json or any(struct_stats.structs(f.column("stats"), parsed) is None for f in _portions(snapshot))
+    fields = [f for f in _ADD if as_json or f.name != "stats"] + [pa.field("stats_parsed", parsed)]
+    if columns := _partition_fields(snapshot):
+        fields.append(pa.field("partitionValues_parsed", pa.struct([(f.physical_name, to_arrow_type(f.type)) for f in columns])))
+    return schema.set(schema.get_field_index("add"), pa.field("add", pa.struct(fields)))
+
+
+def _partition_fields(snapshot: Snapshot) -> list[StructField]:
+    return [f for name in snapshot.partition_columns if (f := snapshot.schema.find(name)) is not None]
 
 
 def writes_v2(snapshot: Snapshot) -> bool:
@@ -130,7 +150,8 @@ def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[Remov
     key, now_ms = names.v2_checkpoint_key(snapshot.version, clock.new_id()), clock.now_ms()
     actions = 0
     try:
-        for part in _file_actions(snapshot, tombstones):
+        schema = _with_structs(V2_SCHEMA, snapshot)
+        for part in _file_actions(snapshot, tombstones, schema):
             body, name = _parquet_body(part), f"{clock.new_id()}.parquet"
             sidecars.append({"path": name, "sizeInBytes": len(body), "modificationTime": now_ms, "tags": {}})
             store.put(names.sidecar_key(name), body)
@@ -138,7 +159,7 @@ def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[Remov
         held_bytes = sum(s["sizeInBytes"] for s in sidecars)
         tags = {"sidecarNumActions": str(actions), "sidecarSizeInBytes": str(held_bytes), "numOfAddFiles": str(len(snapshot.files))}
         rows = [("checkpointMetadata", {"version": snapshot.version, "tags": tags}), *_small_rows(snapshot), *(("sidecar", s) for s in sidecars)]
-        body = _parquet_body(_table(rows, V2_SCHEMA))
+        body = _parquet_body(_table(rows, schema))
     except Exception:
         with suppress(StorageError):
             for sidecar in sidecars:
@@ -150,11 +171,12 @@ def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[Remov
     return {"version": snapshot.version, **counts, "v2Checkpoint": named}
 
 
-def _file_actions(snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> Iterator[pa.Table]:
-    """The file actions in tables of a bounded number of rows each."""
-    yield from _add_tables(snapshot, SIDECAR_SCHEMA)
+def _file_actions(snapshot: Snapshot, tombstones: Sequence[RemoveFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The file actions in tables of a bounded number of rows each.  Only they may be in a sidecar file."""
+    schema = pa.schema([schema.field("add"), schema.field("remove")])
+    yield from (_add_table(f, schema, snapshot) for f in _portions(snapshot))
     for start in range(0, len(tombstones), limits().snapshot_chunk_files):
-        yield _table(_removes(tombstones[start : start + limits().snapshot_chunk_files]), SIDECAR_SCHEMA)
+        yield _table(_removes(tombstones[start : start + limits().snapshot_chunk_files]), schema)
 
 
 def _parquet_body(table: pa.Table) -> bytes:
@@ -200,15 +222,16 @@ def _maps_as_pairs(value: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v if not isinstance(v, Mapping) else list(v.items()) if k in _MAPS else _maps_as_pairs(v) for k, v in value.items()}
 
 
-def _add_tables(snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.Table]:
+def _portions(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    """The live files in frames of a bounded number of rows each."""
     recent = list(snapshot.files.recent.values())
     parts = [*snapshot.files.live_frames(), *([frames.from_adds(recent)] if recent else [])]
     for frame in parts:
         for start in range(0, frame.num_rows, limits().snapshot_chunk_files):
-            yield _add_table(frame.slice(start, limits().snapshot_chunk_files), schema)
+            yield frame.slice(start, limits().snapshot_chunk_files)
 
 
-def _add_table(frame: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+def _add_table(frame: pa.RecordBatch, schema: pa.Schema, snapshot: Snapshot) -> pa.Table:
     path, spellings = frame.column("path"), frame.column("log_path")
     if spellings.null_count < frame.num_rows or not pc.all(pc.match_substring_regex(path, paths.UNESCAPED)).as_py():
         path = pa.array([o or paths.encode(p) for p, o in zip(path.to_pylist(), spellings.to_pylist(), strict=True)], pa.string())
@@ -225,8 +248,21 @@ def _add_table(frame: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
         "defaultRowCommitVersion": frame.column("commit_version"),
         "clusteringProvider": frame.column("clustering"),
     }
-    adds = pa.StructArray.from_arrays([columns[f.name] for f in _ADD], fields=list(_ADD))
+    type_ = schema.field("add").type
+    if type_.get_field_index("stats_parsed") >= 0:
+        columns |= _structs(frame, type_, snapshot)
+    adds = pa.StructArray.from_arrays([columns.get(f.name, pa.nulls(frame.num_rows, f.type)) for f in type_], fields=list(type_))
     return pa.Table.from_arrays([adds if f.name == "add" else pa.nulls(frame.num_rows, f.type) for f in schema], schema=schema)
+
+
+def _structs(frame: pa.RecordBatch, type_: pa.StructType, snapshot: Snapshot) -> dict[str, pa.Array]:
+    """Statistics and partition values as structs, where the texts have the form for it."""
+    out: dict[str, pa.Array] = {}
+    if (parsed := struct_stats.structs(frame.column("stats"), type_.field("stats_parsed").type)) is not None:
+        out["stats_parsed"] = parsed
+    if (columns := _partition_fields(snapshot)) and (values := struct_stats.partition_structs(frame.column("partition_values"), columns)) is not None:
+        out["partitionValues_parsed"] = values
+    return out
 
 
 def _without_nulls(maps: pa.MapArray) -> pa.MapArray:

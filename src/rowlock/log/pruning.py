@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as arrow_json
 
 from rowlock.exceptions import CorruptLog
+from rowlock.log.struct_stats import days, json_columns
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.bounds import ABOVE_ALL_STRINGS, REPLACEMENT_CHARACTER, TRUNCATION_MARKS, bounds_in_files
@@ -52,33 +52,16 @@ class QuickBounds:
         inner: pa.DataType = pa.int64() if name == "long" else pa.string()
         for part in reversed(path):
             inner = pa.struct([(part, inner)])
-        decoded = _json_columns(self._stats, pa.schema([("minValues", inner), ("maxValues", inner)]))
+        decoded = json_columns(self._stats, pa.schema([("minValues", inner), ("maxValues", inner)]))
         if decoded is None:
             return None
         low, high = (pc.struct_field(decoded.column(side), list(path)).combine_chunks() for side in ("minValues", "maxValues"))
         if name == "date":
-            return _days(low), _days(high)
+            return days(low), days(high)
         if name == "string":
             low, high = (pc.list_element(pc.split_pattern(side, REPLACEMENT_CHARACTER, max_splits=1), 0) for side in (low, high))
             high = pc.max_element_wise(*(pc.binary_join_element_wise(h, ABOVE_ALL_STRINGS, "") for h in (pc.utf8_rtrim(high, TRUNCATION_MARKS), high)))
         return low, high
-
-
-def _json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
-    """These columns of JSON objects, one a row; None if some text is blank or holds a line break.  Raises ArrowException if one has another form."""
-    wide = pa.large_string()  # line breaks may take the texts beyond 2 GiB
-    lines = pc.binary_join_element_wise(pc.fill_null(texts, "{}").cast(wide), pa.scalar("", wide), pa.scalar("\n", wide))
-    body = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
-    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    table = arrow_json.read_json(pa.BufferReader(body), arrow_json.ReadOptions(block_size=max(1 << 20, 2 * longest)), options)
-    return table if table.num_rows == len(texts) else None
-
-
-def _days(texts: pa.Array) -> pa.Array:
-    """Days in ISO's form as numbers; null for others."""
-    plain = pc.match_substring_regex(texts, r"^\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])$")
-    return pc.if_else(plain, texts, pa.scalar(None, pa.string())).cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
 
 
 _AT_ONCE = 10_000

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rowlock.log.live_files import LiveFiles
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.properties import TableProperties
-from rowlock.protocol.schema import StructType
+from rowlock.protocol.schema import ColumnPath, DataType, StructType
+from rowlock.protocol.statistics import indexed_leaves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,3 +57,8 @@ class Snapshot:
         """Whether the application has committed this step, or a later one."""
         newest = self.txns.get(step.app_id)
         return newest is not None and newest.version >= step.version
+
+    def stats_leaves(self) -> list[tuple[ColumnPath, DataType]]:
+        """The leaf columns for which statistics are collected, as (physical path, type)."""
+        said = self.properties
+        return indexed_leaves(self.schema, num_indexed=said.num_indexed_columns, stats_columns=said.stats_columns, partition_columns=self.partition_columns)

@@ -22,7 +22,6 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering, cube_of, logical_columns, run_of, state_of_file, stored_columns
 from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, column_name, column_path, type_names
 from rowlock.protocol.session_settings import Settings
-from rowlock.protocol.statistics import indexed_leaves
 
 TARGET_BYTES = 1024 * 1024 * 1024
 DEAD_SHARE = 0.05
@@ -82,11 +81,7 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
             table=table,
             condition=named("DELTA_CLUSTERING_WITH_ZORDER_BY", zOrderBy=", ".join(names)),
         )
-    properties = snapshot.properties
-    leaves = indexed_leaves(
-        schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns, partition_columns=snapshot.partition_columns
-    )
-    with_stats = {path for path, _ in leaves}
+    with_stats = {path for path, _ in snapshot.stats_leaves()}
     out: list[ColumnPath] = []
     for name in names:
         path = schema.spelled(column_path(name), (name,))

@@ -29,7 +29,6 @@ from rowlock.maintenance.check.finding import KINDS
 from rowlock.maintenance.check.log import Versions, steps
 from rowlock.parquet.physical import Doubtful, file_schema, nullable_schema, relabelled
 from rowlock.parquet.reading import read_file
-from rowlock.parquet.writing import stats_leaves
 from rowlock.protocol import names, row_tracking, statistics
 from rowlock.protocol.actions import AddFile, RemoveFile
 from rowlock.protocol.arrow_types import to_arrow
@@ -266,7 +265,7 @@ def _corrected(store: ObjectStore, head: Snapshot, content: Contents) -> AddFile
 
 def recomputed(store: ObjectStore, head: Snapshot, add: AddFile) -> str | None:
     """The statistics of a file by its physical rows; None if it cannot be read exactly, so that only counts are known."""
-    leaves = stats_leaves(head)
+    leaves = head.stats_leaves()
     stored = {path[0] for path, _ in leaves}
     logical = [f.name for f in head.schema.fields if f.name not in head.partition_columns and ({f.name, f.physical_name} & stored)]
     every = nullable_schema(to_arrow(head.schema))

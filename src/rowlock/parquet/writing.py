@@ -21,7 +21,6 @@ from rowlock.parquet.values import stored_values
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
-from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import DataType
 from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.store import ObjectStore
@@ -112,7 +111,7 @@ def stored_rows(data: pa.Table, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]
 
 
 def _statistics(snapshot: Snapshot) -> statistics.Gathered:
-    return statistics.Gathered(stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
+    return statistics.Gathered(snapshot.stats_leaves(), text_characters=snapshot.properties.stats_text_characters)
 
 
 @dataclass
@@ -230,17 +229,6 @@ def _has_number(column: Any, which: Callable[[Any], Any]) -> bool:
     if pa.types.is_list(column.type):
         return _has_number(column.values, which)
     return pa.types.is_struct(column.type) and any(_has_number(column.field(n), which) for n in range(column.type.num_fields))
-
-
-def stats_leaves(snapshot: Snapshot) -> list[Any]:
-    """The leaf columns for which statistics are collected."""
-    properties = TableProperties(snapshot.metadata.configuration)
-    return statistics.indexed_leaves(
-        snapshot.schema,
-        num_indexed=properties.num_indexed_columns,
-        stats_columns=properties.stats_columns,
-        partition_columns=snapshot.metadata.partition_columns,
-    )
 
 
 def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[PartitionValues, pa.Table]]:

@@ -124,8 +124,12 @@ _ALL = (
         "v2: checkpoints have unique names and keep file actions in sidecar files; it adds the feature v2Checkpoint. classic: one Parquet file",
         choices=("classic", "v2"),
     ),
-    _refused("checkpoint.writeStatsAsJson", "Rowlock's checkpoints hold statistics as JSON, which every reader understands, whatever the table says", "true"),
-    _refused("checkpoint.writeStatsAsStruct", "Rowlock's checkpoints hold statistics as JSON alone, whatever the table says", "false"),
+    _effect(
+        "checkpoint.writeStatsAsJson",
+        "boolean",
+        "false: checkpoints hold statistics as structs and not as JSON. Statistics that a struct cannot hold stay JSON",
+    ),
+    _effect("checkpoint.writeStatsAsStruct", "boolean", "true: checkpoints hold statistics, and partition values, as structs too"),
     _effect(
         "setTransactionRetentionDuration",
         "interval",

@@ -244,6 +244,9 @@ class TableProperties:
     _auto_compacts = _boolean("delta.autoOptimize.autoCompact")
     checkpoint_policy = _Property("delta.checkpointPolicy", lambda text: "v2" if (text or "").strip() == "v2" else "classic")
     """`v2`, or `classic`, which any other value means."""
+    stats_as_json = _boolean("delta.checkpoint.writeStatsAsJson", True)
+    """Whether checkpoints hold statistics as JSON; as structs else."""
+    _stats_as_struct = _boolean("delta.checkpoint.writeStatsAsStruct")
     checkpoint_interval = _integer("delta.checkpointInterval", 10)
     """Commits between two checkpoints."""
     num_indexed_columns = _integer("delta.dataSkippingNumIndexedCols", 32)
@@ -294,6 +297,11 @@ class TableProperties:
     def auto_compacts(self) -> bool:
         """`delta.autoOptimize.autoCompact`, or its former name: whether small files are compacted after a commit of rows."""
         return self._auto_optimizes or self._auto_compacts
+
+    @property
+    def stats_as_struct(self) -> bool:
+        """Whether checkpoints hold statistics as structs: beside JSON, or instead of it."""
+        return self._stats_as_struct or not self.stats_as_json
 
     @property
     def random_prefix_length(self) -> int | None:

@@ -128,7 +128,7 @@ class Gathered:
             nulls = table.num_rows if column is None else column.null_count
             self._nulls[path] = self._nulls.get(path, 0) + nulls
             known = self._bounds.get(path, ())
-            if column is not None and nulls < len(column) and known is not None and _has_bounds(type_):
+            if column is not None and nulls < len(column) and known is not None and has_bounds(type_):
                 more = _extremes(column, type_)
                 self._bounds[path] = (min(known[0], more[0]), max(known[1], more[1])) if known and more else more
 
@@ -157,7 +157,7 @@ def _extremes(column: pa.ChunkedArray, type_: DataType) -> tuple[Any, Any] | Non
 
 def from_values(num_records: int, values: Mapping[ColumnPath, Sequence[Any]], leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int) -> str:
     """The statistics of one file with so many rows, from those values of each leaf that are not null: for few rows faster than `from_arrow`."""
-    bounds = {path: (min(values[path]), max(values[path])) for path, type_ in leaves if values[path] and _has_bounds(type_)}
+    bounds = {path: (min(values[path]), max(values[path])) for path, type_ in leaves if values[path] and has_bounds(type_)}
     return _with_bounds(num_records, leaves, bounds, {path: num_records - len(values[path]) for path, _ in leaves}, text_characters)
 
 
@@ -213,7 +213,7 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
             continue
         nulls[path] = sum(s.null_count for s in footers)
         filled = [s for g, s in enumerate(footers) if s.null_count < metadata.row_group(g).num_rows]
-        if not filled or not _has_bounds(type_) or any(not s.has_min_max for s in filled):
+        if not filled or not has_bounds(type_) or any(not s.has_min_max for s in filled):
             continue
         try:
             bounds = [(_footer_value(s.min, type_), _footer_value(s.max, type_)) for s in filled]
@@ -249,7 +249,8 @@ def _footer_value(value: Any, type_: DataType) -> Any:
     return value if isinstance(value, int) and not isinstance(value, bool) else value if isinstance(value, float) else None
 
 
-def _has_bounds(type_: DataType) -> bool:
+def has_bounds(type_: DataType) -> bool:
+    """Whether statistics have a least and a greatest value of columns of this type."""
     return isinstance(type_, DecimalType) or (isinstance(type_, PrimitiveType) and type_.name not in _NO_BOUNDS)
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, TableNotFound, UnsupportedFeature, VersionNotFound
-from rowlock.log.checkpoint_reader import _stats_value
 from rowlock.log.pruning import FilePruner
+from rowlock.log.struct_stats import _json_value
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import deletion_vector, names, paths
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
@@ -423,4 +423,4 @@ def test_an_unreadable_table_is_refused_by_name() -> None:
 
 def test_a_bound_of_decimals_that_a_writer_cut_off_is_not_known() -> None:
     """delta-rs states bounds of decimals beyond 64 bits as the last number of 64 bits; as skipping would believe them, the file would be passed over."""
-    assert [_stats_value(decimal.Decimal(text)) for text in ("-9223372036854775808", "9223372036854775807", "1e30", "7")] == [None, None, None, 7]
+    assert [_json_value(decimal.Decimal(text)) for text in ("-9223372036854775808", "9223372036854775807", "1e30", "7")] == [None, None, None, 7]

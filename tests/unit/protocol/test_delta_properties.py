@@ -15,7 +15,7 @@ from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.log.table_log import TableLog
-from rowlock.parquet.writing import stats_leaves, write_file
+from rowlock.parquet.writing import write_file
 from rowlock.protocol import change_feed, names, statistics
 from rowlock.protocol.actions import CommitInfo, Metadata, Protocol, SetTransaction
 from rowlock.protocol.commits import serialize_commit
@@ -115,7 +115,7 @@ def test_bounds_of_texts_have_the_length_that_the_table_says(tmp_path: Path, len
     snapshot, rows = creation.draft_snapshot(metadata, str(tmp_path)), pa.table({"s": ["abc" * 20]})
     file, _ = write_file(LocalStore(tmp_path), rows, {}, snapshot)
     footer = pq.read_metadata(tmp_path / file.path)
-    by_footer = statistics.from_parquet_metadata(footer, stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
+    by_footer = statistics.from_parquet_metadata(footer, snapshot.stats_leaves(), text_characters=snapshot.properties.stats_text_characters)
     for text in (file.stats, by_footer):
         found = orjson.loads(text or "{}")
         assert found["minValues"]["s"] == low and found.get("maxValues", {}).get("s") == high

@@ -27,7 +27,6 @@ from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, WrongTy
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.writing import stats_leaves
 from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.partition_values import parse_stored, serialize
@@ -52,7 +51,7 @@ class ParquetFolder:
         """The files with statistics from their footers; bounds only where these can be trusted."""
         if self.footers is None:
             return self.files
-        leaves, characters = stats_leaves(snapshot), snapshot.properties.stats_text_characters
+        leaves, characters = snapshot.stats_leaves(), snapshot.properties.stats_text_characters
         return [
             replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _has_sparks_calendar(footer) else [], text_characters=characters))
             for file, footer in zip(self.files, self.footers, strict=True)

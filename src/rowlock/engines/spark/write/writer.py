@@ -41,7 +41,7 @@ from rowlock.parquet.compression import codec_of
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import names_in_files
 from rowlock.parquet.row_ids import with_identities
-from rowlock.parquet.writing import PartitionValues, stats_leaves
+from rowlock.parquet.writing import PartitionValues
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
@@ -184,7 +184,7 @@ def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequen
         metadata = source.metadata
     if not store.is_remote:
         _sync(paths.join(store.root, key))
-    stats = statistics.from_parquet_metadata(metadata, stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
+    stats = statistics.from_parquet_metadata(metadata, snapshot.stats_leaves(), text_characters=snapshot.properties.stats_text_characters)
     return of_group, AddFile(key, values, size_bytes, clock.now_ms(), True, stats)
 
 

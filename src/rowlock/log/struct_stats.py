@@ -1,0 +1,152 @@
+"""Statistics of files as structs: `stats_parsed` of checkpoints, made of the statistics' JSON and turned back into it.
+
+A bound that a struct does not hold exactly is left out, which only keeps more files (I5).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from rowlock.exceptions import CorruptLog
+from rowlock.protocol import partition_values
+from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.schema import ColumnPath, DataType, StructField
+from rowlock.protocol.statistics import has_bounds
+
+_EXACT_DIGITS = 15
+"""Decimals of so many digits are told apart by the doubles that JSON's numbers are read as."""
+
+
+def struct_type(leaves: Sequence[tuple[ColumnPath, DataType]]) -> pa.StructType:
+    """The type of the statistics of a table with these leaf columns."""
+    bounds = [(path, to_arrow_type(type_)) for path, type_ in leaves if has_bounds(type_)]
+    nested = {"minValues": bounds, "maxValues": bounds, "nullCount": [(path, pa.int64()) for path, _ in leaves]}
+    inner = [(name, _nested(columns)) for name, columns in nested.items() if columns]
+    return pa.struct([("numRecords", pa.int64()), *inner, ("tightBounds", pa.bool_())])
+
+
+def _nested(columns: Sequence[tuple[ColumnPath, pa.DataType]]) -> pa.StructType:
+    """The struct in which each column lies at its path."""
+    below: dict[str, list[tuple[ColumnPath, pa.DataType]]] = {}
+    for path, type_ in columns:
+        below.setdefault(path[0], []).append((path[1:], type_))
+    return pa.struct([(name, inner[0][1] if not inner[0][0] else _nested(inner)) for name, inner in below.items()])
+
+
+def structs(texts: pa.Array, type_: pa.StructType) -> pa.Array | None:
+    """The statistics, one JSON text a file, as structs; null where there is none.  None if some text has another form."""
+    try:
+        read = json_columns(texts, pa.schema(list(_read_as(type_))))
+    except pa.ArrowException:
+        return None
+    if read is None:
+        return None
+    columns = [_typed(read.column(f.name).combine_chunks(), f.type) for f in type_]
+    return pa.StructArray.from_arrays(columns, fields=list(type_), mask=texts.is_null())
+
+
+def json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
+    """These columns of JSON objects, one a row; None if some text is blank or holds a line break.  Raises ArrowException if one has another form."""
+    wide = pa.large_string()  # line breaks may take the texts beyond 2 GiB
+    lines = pc.binary_join_element_wise(pc.fill_null(texts, "{}").cast(wide), pa.scalar("", wide), pa.scalar("\n", wide))
+    body = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
+    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    table = arrow_json.read_json(pa.BufferReader(body), arrow_json.ReadOptions(block_size=max(1 << 20, 2 * longest)), options)
+    return table if table.num_rows == len(texts) else None
+
+
+def _read_as(type_: pa.DataType) -> pa.DataType:
+    """The type as which JSON holds values of a type."""
+    if pa.types.is_struct(type_):
+        return pa.struct([(f.name, _read_as(f.type)) for f in type_])
+    if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        return pa.string()
+    return pa.float64() if pa.types.is_decimal(type_) or pa.types.is_floating(type_) else pa.int64() if pa.types.is_integer(type_) else type_
+
+
+def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """JSON's values as a type; null for those that it does not hold exactly."""
+    if pa.types.is_struct(type_):
+        return pa.StructArray.from_arrays([_typed(values.field(n), f.type) for n, f in enumerate(type_)], fields=list(type_), mask=values.is_null())
+    try:
+        if pa.types.is_date(type_):
+            return days(values).cast(pa.int32()).cast(type_)
+        if pa.types.is_timestamp(type_) and type_.tz:  # offsets of earlier years may have had seconds, which the text leaves out
+            sure = pc.match_substring_regex(values, r"^\d{4}-.*Z$|^(19[89]|[2-9]\d)")
+            return pc.if_else(sure, values, pa.scalar(None, pa.string())).cast(type_)
+        if pa.types.is_decimal(type_) and type_.precision > _EXACT_DIGITS:
+            return pa.nulls(len(values), type_)
+        return values.cast(type_)
+    except pa.ArrowException:
+        return pa.nulls(len(values), type_)
+
+
+def days(texts: pa.Array) -> pa.Array:
+    """Days in ISO's form as numbers; null for others."""
+    plain = pc.match_substring_regex(texts, r"^\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])$")
+    return pc.if_else(plain, texts, pa.scalar(None, pa.string())).cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+
+
+def partition_structs(values: pa.MapArray, columns: Sequence[StructField]) -> pa.Array | None:
+    """The partition values of files as structs of typed values; None where the session's time zone would decide what a text means."""
+    typed = []
+    for f in columns:
+        texts = pc.map_lookup(values, pa.scalar(f.physical_name), "first").dictionary_encode()
+        try:
+            held = [partition_values.parse_stored(text, f.type) for text in texts.dictionary.to_pylist()]
+        except CorruptLog:
+            return None
+        typed.append(pa.array(held, to_arrow_type(f.type)).take(texts.indices))
+    return pa.StructArray.from_arrays(typed, [f.physical_name for f in columns])
+
+
+def texts(parsed: pa.Array) -> list[str | None]:
+    """Structs of statistics as JSON; None where there are none."""
+    values = map(_json_value, _null_out_of_range_times(parsed).to_pylist())
+    return [orjson.dumps(value).decode() if value else None for value in values]
+
+
+def _null_out_of_range_times(values: Any) -> Any:
+    """The values with null for dates and timestamps outside Python's years: such a bound is then unknown."""
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    type_ = values.type
+    if pa.types.is_struct(type_):
+        children = [_null_out_of_range_times(values.field(n)) for n in range(type_.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=[pa.field(f.name, c.type) for f, c in zip(type_, children, strict=True)], mask=pc.is_null(values))
+    if not (pa.types.is_date32(type_) or (pa.types.is_timestamp(type_) and type_.unit != "ns")):
+        return values
+    first, last = (
+        pa.scalar(day, pa.date32()) if pa.types.is_date32(type_) else pa.scalar(day, pa.timestamp("s", type_.tz)).cast(type_) for day in _PYTHON_TIMES
+    )
+    inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
+    return pc.if_else(pc.fill_null(inside, False), values, pa.scalar(None, type_))
+
+
+_PYTHON_TIMES = (dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
+
+
+def _json_value(value: Any) -> Any:
+    """A value of a struct as in the statistics' JSON: nulls and binary left out, times as ISO text in microseconds."""
+    if isinstance(value, dict):
+        return {k: p for k, v in value.items() if (p := _json_value(v)) is not None}
+    if isinstance(value, decimal.Decimal):
+        if abs(value) >= (1 << 63) - 1:
+            return None  # delta-rs cuts bounds of decimals off at 64 bits
+        return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # JSON integers of 64 bits and more cannot be written
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return None
+    return value

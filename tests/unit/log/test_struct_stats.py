@@ -1,0 +1,149 @@
+"""Checkpoints that hold statistics and partition values as structs, beside JSON or instead of it (I5, I9)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rowlock
+from rowlock.log import struct_stats
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
+from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType
+from rowlock.storage.local import LocalStore
+
+ROWS = pa.table(
+    {
+        "p": pa.array([1, 1], pa.int32()),
+        "day": pa.array([dt.date(2024, 2, 29)] * 2),
+        "n": pa.array([-5, 7], pa.int64()),
+        "f": pa.array([0.5, 1.25], pa.float32()),
+        "money": pa.array([Decimal("-1.25"), Decimal("99.99")], pa.decimal128(10, 2)),
+        "wide": pa.array([Decimal("12345678901234567890.12"), None], pa.decimal128(30, 2)),
+        "text": ['a\u2028"b', "\U0001f600" * 40],
+        "t": pa.array([dt.datetime(1900, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, 1, 2, 3, 456_789, dt.UTC)], pa.timestamp("us", "UTC")),
+        "local": pa.array([dt.datetime(2, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)], pa.timestamp("us")),
+        "d": pa.array([dt.date(1, 1, 3), dt.date(9999, 12, 29)]),
+        "yes": [True, None],
+        "raw": [b"\xff", b""],
+        "list": [[1], None],
+        "st": pa.array([{"a": 1, "b.c": {"x": "y"}}, None], pa.struct([("a", pa.int32()), ("b.c", pa.struct([("x", pa.string())]))])),
+    }
+)
+
+
+def checkpoint(path: Path, policy: str) -> pa.Table:
+    """The rows of the newest checkpoint that hold live files."""
+    folder = path / "_delta_log"
+    (file,) = (folder / "_sidecars").glob("*.parquet") if policy == "v2" else folder.glob("*.checkpoint.parquet")
+    return pq.read_table(file, columns=["add"]).column("add").combine_chunks().drop_null()
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+@pytest.mark.parametrize("as_json", ["true", "false"])
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_what_is_written_is_read_again(tmp_path: Path, policy: str, as_json: str, mapping: str) -> None:
+    properties = {
+        "delta.checkpointPolicy": policy,
+        "delta.checkpoint.writeStatsAsStruct": "true",
+        "delta.checkpoint.writeStatsAsJson": as_json,
+        "delta.checkpointInterval": "2",
+        "delta.columnMapping.mode": mapping,
+        "delta.dataSkippingNumIndexedCols": "-1",
+    }
+    path = str(tmp_path / "t")
+    rowlock.append(path, ROWS, partition_by=["p", "day"], properties=properties)
+    rowlock.append(path, ROWS.slice(0, 1))
+    before = {a.path: orjson.loads(a.stats or "") for a in TableLog(LocalStore(path)).latest().files.adds()}
+    rowlock.append(path, ROWS.slice(1))
+    adds = checkpoint(Path(path), policy)
+    assert (adds.type.get_field_index("stats") < 0) is (as_json == "false"), "delta-spark takes structs only where there is no JSON"
+    assert adds.field("stats_parsed").null_count == 0
+    log = TableLog(LocalStore(path))
+    schema = log.latest().schema
+    p, day, wide = (str(schema.find(name).physical_name) for name in ("p", "day", "wide"))  # type: ignore[union-attr]
+    assert adds.field("partitionValues_parsed").to_pylist() == [{p: 1, day: dt.date(2024, 2, 29)}] * len(adds)
+    for n in range(2):
+        LocalStore(path).delete(names.commit_key(n))
+    after = {a.path: orjson.loads(a.stats or "") for a in TableLog(LocalStore(path)).latest().files.adds()}
+    for file, stats in before.items():
+        assert normal(after[file], wide) == normal(stats, wide)
+    assert rowlock.to_arrow(path).num_rows == 4
+
+
+def normal(stats: dict[str, Any], left_out: str) -> dict[str, Any]:
+    """Statistics whose times have one form, without the bounds that a struct does not hold exactly, and without empty parts."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: inner for k, v in value.items() if (inner := of(v)) not in ({}, None)}
+        if isinstance(value, str) and "T" in value and value[:1].isdigit():
+            return dt.datetime.fromisoformat(value)
+        return value
+
+    return of(
+        {part: {k: v for k, v in value.items() if k != left_out or part == "nullCount"} if isinstance(value, dict) else value for part, value in stats.items()}
+    )  # type: ignore[no-any-return]
+
+
+LEAVES: list[tuple[tuple[str, ...], DataType]] = [
+    (("i",), PrimitiveType("integer")),
+    (("x",), PrimitiveType("double")),
+    (("t",), PrimitiveType("timestamp")),
+    (("d",), PrimitiveType("date")),
+    (("m",), DecimalType(16, 2)),
+    (("s",), PrimitiveType("string")),
+]
+
+
+@pytest.mark.parametrize(
+    ("low", "held"),
+    [
+        ({"i": 5, "x": 1, "d": "2024-01-01", "s": "a"}, {"i": 5, "x": 1.0, "d": dt.date(2024, 1, 1), "s": "a"}),
+        ({"i": 1 << 40, "s": "a"}, {"s": "a"}),
+        ({"d": "+12024-01-01", "i": 1}, {"i": 1}),
+        ({"t": "1850-01-01T00:00:00.000+00:53", "i": 1}, {"i": 1}),
+        ({"t": "2024-01-01T00:00:00.000+01:00"}, {"t": dt.datetime(2023, 12, 31, 23, tzinfo=dt.UTC)}),
+        ({"t": "2024-01-01T00:00:00.000", "i": 1}, {"i": 1}),
+        ({"m": 12345678901234.56, "i": 1}, {"i": 1}),
+        ({"x": "NaN"}, None),
+        ({"i": 1.5}, None),
+        ({"i": {"a": 1}}, None),
+    ],
+)
+def test_bounds_that_a_struct_cannot_hold(low: dict[str, Any], held: dict[str, Any] | None) -> None:
+    """A bound that is not certain is left out of the struct; statistics of another form stay JSON as a whole."""
+    texts = pa.array([orjson.dumps({"numRecords": 3, "minValues": low, "maxValues": {}, "nullCount": {"i": 0}}).decode(), None])
+    found = struct_stats.structs(texts, struct_stats.struct_type(LEAVES))
+    if held is None:
+        assert found is None
+        return
+    assert found is not None
+    one, none = found.to_pylist()
+    assert none is None and one["numRecords"] == 3 and one["nullCount"]["i"] == 0 and one["tightBounds"] is None
+    assert {k: v for k, v in one["minValues"].items() if v is not None} == held
+
+
+def test_a_checkpoint_without_json_keeps_what_structs_cannot_hold(tmp_path: Path) -> None:
+    """Others may have written such statistics; a time without a zone as partition value leaves those structs out."""
+    path = str(tmp_path)
+    rows = pa.table({"x": [1.5], "t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us", "UTC"))})
+    rowlock.append(path, rows, partition_by=["t"], properties={"delta.checkpoint.writeStatsAsJson": "false", "delta.checkpointInterval": "1"})
+    commit = (
+        LocalStore(path).get(names.commit_key(0)).replace(b'\\"x\\":1.5', b'\\"x\\":\\"NaN\\"').replace(b"2024-01-01T00:00:00.000000Z", b"2024-01-01 00:00:00")
+    )
+    Path(path, names.commit_key(0)).write_bytes(commit)
+    for file in Path(path, "_delta_log").glob("*.crc"):
+        file.unlink()
+    log = TableLog(LocalStore(path))
+    log.write_checkpoint(log.latest())
+    (add,) = pq.read_table(io.BytesIO(LocalStore(path).get(names.checkpoint_key(0)))).column("add").combine_chunks().drop_null().to_pylist()
+    assert "NaN" in add["stats"] and add["stats_parsed"] is None and add["partitionValues_parsed"] is None
