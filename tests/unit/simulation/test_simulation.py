@@ -22,7 +22,7 @@ from rowlock_simulation.plans import WORLDS, plan_of
 from rowlock_simulation.run import run
 from rowlock_simulation.shrink import shrink
 
-SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "20"))
+SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "12"))
 _HASHES = """
 import sys
 from rowlock_simulation.plans import plan_of
