@@ -154,7 +154,10 @@ class Engine:
         return {"answer": returned.schema.simpleString(), "rows": rows}
 
     def failure(self, error: Exception) -> dict[str, Any]:
-        """An error: the names of its classes, its condition, its text."""
+        """An error: the names of its classes, its condition, its text.  Ends the process where there is no JVM any more: what it said would be taken for differences."""
+        if isinstance(error, ConnectionError):
+            print(f"the JVM of {self.name} ended: {error}", file=sys.stderr, flush=True)
+            os._exit(1)
         condition = ""
         for name in ("getCondition", "getErrorClass"):
             if not condition and hasattr(error, name):
