@@ -15,7 +15,8 @@ from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, StatementRefused, UnsupportedFeature
 from rowlock.limits import limited
 from rowlock.protocol.char_varchar import KEY
-from spark.support import in_order, read, rows, unchanged, version, winner
+from spark.support import delta_spark_rows, in_order, read, rows, unchanged, version, winner
+from support.peers import delta_spark_reads_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake and DuckDB give char values as they are stored, without the spaces that Spark adds")]
 WAYS = pytest.mark.parametrize("way", ["driver", "jobs"])
@@ -170,7 +171,8 @@ def test_a_value_of_a_partition_is_the_same_with_its_spaces_and_without(spark: S
 
     def found(condition: str = "true") -> list[int]:
         whole = rows(rowlock.read(spark, table_path))
-        assert whole == rows(spark.read.format("delta").load(table_path)) == in_order(tuple(r.values()) for r in rowlock.to_arrow(table_path).to_pylist())
+        assert whole == in_order(tuple(r.values()) for r in rowlock.to_arrow(table_path).to_pylist())
+        assert not delta_spark_reads_here() or whole == delta_spark_rows(spark, table_path)
         return sorted(r[0] for r in rowlock.read(spark, table_path).where(condition).collect())
 
     with by(way):
@@ -194,7 +196,7 @@ def test_a_value_of_a_partition_is_the_same_with_its_spaces_and_without(spark: S
         spark.sql(f"INSERT INTO {t} VALUES (23, 'a')")
         rowlock.sql(spark, f"INSERT INTO {t} REPLACE WHERE c = 'a' VALUES (24, 'a')")
         rowlock.sql(spark, f"MERGE INTO {t} t USING (SELECT 'b' AS c) s ON t.c = rpad(s.c, 3, ' ') WHEN MATCHED THEN DELETE")
-        assert found() == [5, 24]
+        assert found() == [5, 24] == sorted(r[0] for r in delta_spark_rows(spark, table_path))
         rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}-copy` USING delta PARTITIONED BY (c) AS SELECT * FROM {t}")
         rowlock.write(rowlock.read(spark, table_path), f"{table_path}-copy", mode="overwrite", overwrite_schema=True, partition_by=["c"])
     assert metadata(f"{table_path}-copy", spark) == {"id": None, "c": "char(3)"} and read(spark, f"{table_path}-copy") == read(spark, table_path)

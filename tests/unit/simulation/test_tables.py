@@ -22,20 +22,21 @@ def _move(part: Part, head: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "wrong", "theme", "told"),
+    ("where", "name", "wrong", "theme", "told", "first"),
     [
-        (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times"),
-        (close, "word_of", lambda home, prepared: close.ABORTED, "transfers", "is not closed with it"),
-        (follow, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows"),
-        (follow, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows"),
-        (Part, "is_only_read", property(lambda _: False), "copies", "no serial order"),
-        (Part, "move_to", _move, "transfers", "decided"),
-        (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order"),
-        (shared, "_is_open", lambda head: False, "transfers", "which is open there"),
-        (shared, "_laid_over", lambda state, head: replace(head, txns={}), "transfers", "saw other rows"),
+        (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times", 74),
+        (close, "word_of", lambda home, prepared: close.ABORTED, "transfers", "is not closed with it", 1),
+        (follow, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 105),
+        (follow, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 105),
+        (Part, "is_only_read", property(lambda _: False), "copies", "no serial order", 65),
+        (Part, "move_to", _move, "transfers", "decided", 96),
+        (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order", 11),
+        (shared, "_is_open", lambda head: False, "transfers", "which is open there", 96),
+        (shared, "_laid_over", lambda state, head: replace(head, txns={}), "transfers", "saw other rows", 92),
     ],
 )
-def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, told: str) -> None:
+def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, told: str, first: int) -> None:
+    """`first`: a seed that shows it, so that those before it need not run; where it shows it no longer, another does."""
     monkeypatch.setattr(where, name, wrong)
-    plans = (plan for plan in map(draw_tables, range(300)) if plan.theme == theme)
+    plans = (plan for plan in map(draw_tables, range(first, first + 300)) if plan.theme == theme)
     assert any(told in text for plan in plans for text in run(plan).violations)
