@@ -36,7 +36,7 @@ def draw_tables(seed: int) -> Plan:
     rng = random.Random(f"plan tables {seed}")
     stores = rng.choice(_STORES)
     theme = rng.choice(list(_THEMES))
-    small = theme != "copies" and rng.random() < 0.5  # such schedules meet more interleavings in the same time
+    small = theme != "copies" and rng.random() < 0.95  # such schedules meet more interleavings in the same time
     tables = [TableOf(rng.choice(stores), _properties(rng)) for _ in range(2 if small else rng.choice([2, 3, 3, 4]))]
     if len(stores) > 1 or stores[0] != "dynamodb":  # without a common arbiter one table at most may be such that others could not roll it forward
         plain = rng.randrange(2 * len(tables))
