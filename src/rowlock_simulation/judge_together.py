@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,9 +72,9 @@ def _scripts(outcome: Outcome) -> list[tuple[int, Sequence[Script]]]:
     return list(action.parts) if action.kind == "together" else [(action.table, action.scripts)]
 
 
-def judge(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles) -> list[str]:
-    """What the schedule broke, as sentences; nothing where it kept all promises."""
-    verdict = _Verdict(plan, histories, outcomes, handles)
+def judge(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles, met: Set[str] = frozenset()) -> list[str]:
+    """What the schedule broke, as sentences; nothing where it kept all promises.  `met`: the actors that met a fault."""
+    verdict = _Verdict(plan, histories, outcomes, handles, met)
     for check in (verdict.check_logs, verdict.check_decisions, verdict.check_outcomes, verdict.check_readers, verdict.check_order):
         check()
         if verdict.violations:
@@ -83,9 +83,10 @@ def judge(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome],
 
 
 class _Verdict:
-    def __init__(self, plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles) -> None:
+    def __init__(self, plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles, met: Set[str]) -> None:
         self._plan, self._histories, self._outcomes, self._handles = plan, histories, outcomes, handles
-        self._visitors = {a.name for a in plan.actors if a.process == VISITOR}
+        self._visitors = {a.name for a in plan.actors if a.process == VISITOR or a.name in met}
+        """Who may only read, and who met a fault: a reader whose put fails takes what is decided as one who may only read."""
         self._of_txn = {t: o for o in outcomes for t in o.txn_ids}
         self.violations: list[str] = []
         for n in range(len(plan.tables)):  # whoever comes by settles what is open, and may put a marker into another table

@@ -128,7 +128,8 @@ def _judged(plan: Plan, servers: Sequence[Server], scheduler: Scheduler, outcome
     found = [f"{name}: {type(e).__name__}: {e}" for name, e in scheduler.errors]
     try:
         if plan.tables:
-            return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging)
+            met = {line.split()[1] for line in scheduler.lines if line.endswith(_FAULTS)}
+            return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging, met)
         return found + judge.judge(plan, servers[0].history, outcomes, judging.table())
     except Exception as e:  # noqa: BLE001 - a table that cannot be read is what is looked for
         return [*found, f"the table cannot be judged: {type(e).__name__}: {e}"]

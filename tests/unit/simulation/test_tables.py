@@ -17,6 +17,11 @@ from rowlock_simulation.draw_tables import STRANGERS, draw_tables
 from rowlock_simulation.run import run
 
 
+def test_a_reader_whose_put_fails_takes_what_is_decided_as_one_who_may_only_read() -> None:
+    """The disk is full when it is about to close what another had prepared: it reads the version before with that laid over."""
+    assert run(draw_tables(96_000_588)).violations == []
+
+
 def _move(part: Part, head: Any) -> None:
     super(Part, part).move_to(head)
 
