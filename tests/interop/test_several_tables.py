@@ -19,7 +19,7 @@ from rowlock import DeltaTable
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.two_phase import close
 
-ACCOUNTS, TRANSFERS = 4, 12
+ACCOUNTS, TRANSFERS = 4, 6
 TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
 ON_TRACKED = ("update", "insert", "delete", "optimize", "checkpoint")
 ON_PLAIN = ("append", "optimize", "append_by_rust", "optimize_by_rust", "checkpoint_by_rust")
@@ -27,11 +27,15 @@ Rows = Counter[tuple[Any, ...]]
 
 
 class OtherEngines(Observer):
-    """Does something by another engine while a table is prepared, and again when it is decided, as a seed draws it; one at a time, for on a disk they rename."""
+    """Does something by another engine while a table is prepared, and again when it is decided: all kinds in turn, in an order that a seed draws.
+
+    One at a time, for on a disk they rename.
+    """
 
     def __init__(self, spark: SparkSession, tracked: str, plain: str) -> None:
         self._spark, self._tracked, self._plain = spark, tracked, plain
         self._rng, self._one = random.Random(33), threading.Lock()
+        self._next_kinds: dict[str, list[str]] = {tracked: [], plain: []}
         self.did: Counter[str] = Counter()
         self.appended: list[int] = []
 
@@ -39,7 +43,11 @@ class OtherEngines(Observer):
         path = txn.table.path
         if name in ("prepared", "decided") and path in (self._tracked, self._plain):
             with self._one, use_observer(Observer()):
-                kind = self._rng.choice(ON_TRACKED if path == self._tracked else ON_PLAIN)
+                kinds = self._next_kinds[path]
+                if not kinds:
+                    every = ON_TRACKED if path == self._tracked else ON_PLAIN
+                    kinds.extend(self._rng.sample(every, len(every)))
+                kind = kinds.pop()
                 getattr(self, f"_{kind}")(path)
                 self.did[f"{name}: {kind}"] += 1
                 self.compare(path)

@@ -68,14 +68,13 @@ def differences(seen: Mapping[str, Any], name: str) -> dict[str, Any]:
         wanted["cached"] = cached
     if name == "another process":
         wanted["a cached table"] = cached
-    return {reader: (found, wanted[reader]) for reader, found in seen.items() if reader in wanted and found != wanted[reader]}
+    failed = {reader: (found, "no error") for reader, found in seen.items() if reader.startswith(("plain: ", "cached: "))}
+    return failed | {reader: (found, wanted[reader]) for reader, found in seen.items() if reader in wanted and found != wanted[reader]}
 
 
 @functools.cache
 def _by_rowlock(place: Path, *names: str) -> dict[str, dict[str, Any]]:
-    folder = place / names[0].replace(" ", "-")
-    folder.mkdir()
-    return run_readers(folder, names)
+    return run_readers(place, names)
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +90,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     why="several seconds each",
 )
 def test_every_reader_after_a_write(request: pytest.FixtureRequest, folder: Path, name: str) -> None:
-    short = request.node.get_closest_marker("short")
-    groups = (short.args, short.kwargs["ci"])
-    together = next((names for names in groups if name in names), tuple(n for n in WRITES if not any(n in names for names in groups)))
+    asked = (item for item in request.session.items if getattr(item, "function", None) is request.function)
+    together = tuple(item.callspec.params["name"] for item in asked)  # type: ignore[attr-defined]
     assert not differences(_by_rowlock(folder, *together)[name], name)
 
 
 _STALE_THERE = ("columns in another order", "a comment", "columns mapped", "overwritten with more columns", "overwritten with partitions")
 """Where delta-spark's cached rows stay those of the old definition: it finds cached plans by the relation, columns and all."""
+
+
+FILES_OF_OTHER_PARTITIONS = "FAILED_READ_FILE.NO_HINT"
+"""What plans of before end in with delta-spark when the table is partitioned anew."""
 
 
 @pytest.mark.soak("delta-spark itself: what it shows is written down")
@@ -111,4 +113,7 @@ def test_what_is_written_down_is_what_delta_spark_shows(spark: SparkSession, nam
     found = differences(seen, name)
     if name in _STALE_THERE:
         found.pop("cached", None)
-    assert not found
+    if name == "overwritten with partitions":
+        found = {reader: pair for reader, pair in found.items() if pair[0] != FILES_OF_OTHER_PARTITIONS}
+    # An ALTER of delta-spark's commits, and then fails to cache the plans of before again.
+    assert not {reader: pair for reader, pair in found.items() if not (reader.startswith("cached: ALTER") and pair[0] == CHANGED)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -125,9 +126,16 @@ def _outcome(read: Callable[[], Any]) -> Any:
         return found[1] if found else f"{type(e).__name__}: {e}"
 
 
+def _carry_out(spark: Any, text: str, t: str, p: str) -> None:
+    if text.startswith("py:"):
+        exec(text[3:], {"spark": spark, "t": t, "p": p, "foreign_append": foreign_append})
+    else:
+        spark.sql(text.format(t=t, p=p)).collect()
+
+
 def observe(spark: Any, delta_table: Any, warehouse: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """For each write what each reader shows after it: its rows, or the condition of its error."""
-    return {name: _observed(spark, delta_table, warehouse, n, name) for n, name in enumerate(names)}
+    """For each write what each reader shows after it: its rows, or the condition of its error; under its own text what a statement failed with."""
+    return {name: _observed(spark, delta_table, warehouse, list(WRITES).index(name), name) for name in names}
 
 
 def _observed(spark: Any, delta_table: Any, warehouse: Path, number: int, name: str) -> dict[str, Any]:
@@ -142,10 +150,8 @@ def _observed(spark: Any, delta_table: Any, warehouse: Path, number: int, name: 
         spark.sql(f"INSERT INTO {t} SELECT * FROM VALUES (1, 'a'), (2, 'b')")
         readers = readers_of(t, p)
         for text in statements:
-            if text.startswith("py:"):
-                exec(text[3:], {"spark": spark, "t": t, "p": p, "foreign_append": foreign_append})
-            else:
-                spark.sql(text.format(t=t, p=p)).collect()
+            if (error := _outcome(functools.partial(_carry_out, spark, text, t, p))) is not None:
+                told[f"{kind}: {text}"] = error
         told |= {reader: _outcome(read) for reader, read in readers.items()}
         spark.catalog.clearCache()
         spark.sql(f"DROP TABLE IF EXISTS {t}")

@@ -1,6 +1,6 @@
 """What `make test` leaves to `make soak`: tests marked `soak`, and of a test marked `short` all parameters but those that it names.
 
-With `ci=True` on `soak`, and for the parameters that `ci` of `short` names, `make soak-ci` runs them too.
+Of those with `ci=True` on `soak`, and of the parameters that `ci` of `short` names, `make soak-ci` runs eight times as many as of the others; with `ci="always"` all.
 """
 
 from __future__ import annotations
@@ -32,5 +32,6 @@ def mark_long_forms(items: Sequence[pytest.Item], *, all_of_a_file: bool) -> Non
 
 
 def runs_before_a_change_is_taken(item: pytest.Item, one_in: int) -> bool:
-    """Whether `make soak-ci` runs a long form: one in so many of them by a checksum of its node id, always the same ones, and each whose mark says `ci=True`."""
-    return any(mark.kwargs.get("ci") for mark in item.iter_markers("soak")) or is_one_in(one_in, item.nodeid)
+    """Whether `make soak-ci` runs a long form: one in so many by a checksum of its node id, always the same ones; eight times as many where a mark says `ci=True`."""
+    marks = [mark.kwargs.get("ci") for mark in item.iter_markers("soak")]
+    return "always" in marks or is_one_in(max(one_in // 8, 1) if any(marks) else one_in, item.nodeid)

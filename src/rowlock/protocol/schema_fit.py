@@ -49,6 +49,8 @@ def is_wider(actual: DataType, wanted: DataType) -> bool:
         return isinstance(wanted, DecimalType) and wanted.scale >= actual.scale and wanted.precision - wanted.scale >= actual.precision - actual.scale
     if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType):
         return is_wider(actual.element, wanted.element) or same_shape(actual.element, wanted.element)
+    if actual == PrimitiveType("date"):
+        return wanted == PrimitiveType("timestamp_ntz")
     return isinstance(actual, PrimitiveType) and _is_wider_number(actual.name, wanted)
 
 
@@ -76,8 +78,6 @@ def same_shape(a: DataType, b: DataType) -> bool:
 def may_become(old: DataType, new: DataType) -> bool:
     """Whether ALTER COLUMN may widen a column of one type to another: whole numbers, decimals, byte, short or int to double or a decimal of 10 digits, and date
     to timestamp_ntz."""
-    if old == PrimitiveType("date"):
-        return new == PrimitiveType("timestamp_ntz")
     if isinstance(new, DecimalType) and isinstance(old, PrimitiveType):
         return old.name in _WIDTH and new.precision - new.scale >= (
             20 if old.name == "long" else 10

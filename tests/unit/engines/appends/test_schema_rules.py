@@ -59,6 +59,7 @@ integer: byte short
 long: byte short integer
 float: byte short
 double: byte short integer float
+timestamp_ntz: date
 decimal(3,0): byte
 decimal(5,0): byte short decimal(3,0)
 decimal(5,2): byte decimal(3,0)
@@ -110,6 +111,8 @@ def as_cast(wanted: str, given: str) -> Any:
         return None
     if wanted.startswith("decimal"):
         return Decimal(value)
+    if (wanted, given) == ("timestamp_ntz", "date"):
+        return dt.datetime.combine(value, dt.time())
     return {"a": value["A"]} if (wanted, given) == ("struct<a:integer>", "struct<A:byte>") else float(value) if wanted in ("float", "double") else value
 
 
