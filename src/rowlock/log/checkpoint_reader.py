@@ -6,7 +6,8 @@ exist only as a struct (`stats_parsed`) are converted to JSON.  An unreadable ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from rowlock.limits import limits
 from rowlock.log import frames, struct_stats
 from rowlock.protocol import action_json, names
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.arrow_types import SPARK_VERSION
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import NotFound, ObjectStore, RangeFile
 
@@ -122,7 +124,7 @@ def _read_json(body: bytes, state: CheckpointState, wanted: str, root: str) -> N
 
 
 def _read_parquet(source: Any, state: CheckpointState, wanted: str, root: str) -> None:
-    file = pq.ParquetFile(source, read_dictionary=[])
+    file = pq.ParquetFile(source, read_dictionary=[], coerce_int96_timestamp_unit=struct_stats.INT96.unit)
     schema = file.schema_arrow
     small = [name for name in (_SMALL if wanted == "add" else ("sidecar",)) if schema.get_field_index(name) >= 0]
     removes = ["remove"] if wanted == "remove" and schema.get_field_index("remove") >= 0 else []
@@ -177,4 +179,14 @@ def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: st
 def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:
     """The `stats_parsed` structs as JSON, one per row that has a path."""
     adds = file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks()
-    return struct_stats.texts(adds.field("stats_parsed").filter(adds.field("path").is_valid()))
+    parsed = adds.field("stats_parsed").filter(adds.field("path").is_valid())
+    return struct_stats.texts(parsed, _SAME_IN_BOTH) if _is_in_old_calendar(file.metadata.metadata or {}) else struct_stats.texts(parsed)
+
+
+_SAME_IN_BOTH = dt.datetime(1900, 1, 2)
+"""From this day on the calendars of Spark 2 and Spark 3 agree in every time zone."""
+
+
+def _is_in_old_calendar(footer: Mapping[bytes, bytes]) -> bool:
+    """Whether dates and times of a file may be counted in the calendar of Spark 2: Spark says so in its footer."""
+    return footer.get(SPARK_VERSION.encode(), b"").startswith((b"2.", b"3.0")) or any(key.startswith(b"org.apache.spark.legacy") for key in footer)

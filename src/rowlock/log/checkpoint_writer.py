@@ -28,7 +28,7 @@ from rowlock.log import frames, struct_stats
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import RemoveFile, SetTransaction
-from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.arrow_types import CALENDAR, to_arrow_type
 from rowlock.protocol.features import V2_CHECKPOINTS, reader_features
 from rowlock.protocol.schema import StructField
 from rowlock.storage.store import ObjectStore
@@ -124,13 +124,15 @@ def _with_structs(schema: pa.Schema, snapshot: Snapshot) -> pa.Schema:
     """The schema of a checkpoint, with structs of statistics and of partition values in `add` where the table asks for them.
 
     It has no statistics as JSON where the table wants none and structs hold them all: other readers take the structs only where there is no JSON.
+    It has structs of partition values only where they hold those of every file: other readers take one that is missing for nulls, and skip the file.
     """
     if not snapshot.properties.stats_as_struct:
         return schema
     parsed = struct_stats.struct_type(snapshot.stats_leaves())
     as_json = snapshot.properties.stats_as_json or any(struct_stats.structs(f.column("stats"), parsed) is None for f in _portions(snapshot))
     fields = [f for f in _ADD if as_json or f.name != "stats"] + [pa.field("stats_parsed", parsed)]
-    if columns := _partition_fields(snapshot):
+    columns = _partition_fields(snapshot)
+    if columns and all(struct_stats.partition_structs(f.column("partition_values"), columns) is not None for f in _portions(snapshot)):
         fields.append(pa.field("partitionValues_parsed", pa.struct([(f.physical_name, to_arrow_type(f.type)) for f in columns])))
     return schema.set(schema.get_field_index("add"), pa.field("add", pa.struct(fields)))
 
@@ -181,7 +183,7 @@ def _file_actions(snapshot: Snapshot, tombstones: Sequence[RemoveFile], schema: 
 
 def _parquet_body(table: pa.Table) -> bytes:
     out = io.BytesIO()
-    pq.write_table(table, out, compression="snappy", row_group_size=limits().snapshot_chunk_files, write_statistics=False)
+    pq.write_table(table.replace_schema_metadata(CALENDAR), out, compression="snappy", row_group_size=limits().snapshot_chunk_files, write_statistics=False)
     return out.getvalue()
 
 
@@ -260,8 +262,8 @@ def _structs(frame: pa.RecordBatch, type_: pa.StructType, snapshot: Snapshot) ->
     out: dict[str, pa.Array] = {}
     if (parsed := struct_stats.structs(frame.column("stats"), type_.field("stats_parsed").type)) is not None:
         out["stats_parsed"] = parsed
-    if (columns := _partition_fields(snapshot)) and (values := struct_stats.partition_structs(frame.column("partition_values"), columns)) is not None:
-        out["partitionValues_parsed"] = values
+    if type_.get_field_index("partitionValues_parsed") >= 0:
+        out["partitionValues_parsed"] = struct_stats.partition_structs(frame.column("partition_values"), _partition_fields(snapshot))
     return out
 
 

@@ -22,7 +22,7 @@ from rowlock.protocol.schema import ColumnPath, DataType, StructField
 from rowlock.protocol.statistics import has_bounds
 
 _EXACT_DIGITS = 15
-"""Decimals of so many digits are told apart by the doubles that JSON's numbers are read as."""
+"""Decimals of so many digits are told apart by doubles."""
 
 
 def struct_type(leaves: Sequence[tuple[ColumnPath, DataType]]) -> pa.StructType:
@@ -44,9 +44,12 @@ def _nested(columns: Sequence[tuple[ColumnPath, pa.DataType]]) -> pa.StructType:
 def structs(texts: pa.Array, type_: pa.StructType) -> pa.Array | None:
     """The statistics, one JSON text a file, as structs; null where there is none.  None if some text has another form."""
     try:
-        read = json_columns(texts, pa.schema(list(_read_as(type_))))
-    except pa.ArrowException:
-        return None
+        read = json_columns(texts, pa.schema(list(_read_as(type_, exact=True))))
+    except pa.ArrowException:  # some writers compute bounds of decimals as doubles, which have digits that the type does not
+        try:
+            read = json_columns(texts, pa.schema(list(_read_as(type_))))
+        except pa.ArrowException:
+            return None
     if read is None:
         return None
     columns = [_typed(read.column(f.name).combine_chunks(), f.type) for f in type_]
@@ -54,9 +57,10 @@ def structs(texts: pa.Array, type_: pa.StructType) -> pa.Array | None:
 
 
 def json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
-    """These columns of JSON objects, one a row; None if some text is blank or holds a line break.  Raises ArrowException if one has another form."""
+    """These columns of JSON objects, one a row, null where a text is no object; None if one holds more than that.  Raises ArrowException if one has another form."""
     wide = pa.large_string()  # line breaks may take the texts beyond 2 GiB
-    lines = pc.binary_join_element_wise(pc.fill_null(texts, "{}").cast(wide), pa.scalar("", wide), pa.scalar("\n", wide))
+    objects = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, r"^\s*\{"), False), texts, "{}")  # a first row `null` ends the process in pyarrow 26
+    lines = pc.binary_join_element_wise(objects.cast(wide), pa.scalar("", wide), pa.scalar("\n", wide))
     body = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
     options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
@@ -64,13 +68,13 @@ def json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
     return table if table.num_rows == len(texts) else None
 
 
-def _read_as(type_: pa.DataType) -> pa.DataType:
-    """The type as which JSON holds values of a type."""
+def _read_as(type_: pa.DataType, *, exact: bool = False) -> pa.DataType:
+    """The type as which JSON holds values of a type; decimals are doubles there, unless `exact`."""
     if pa.types.is_struct(type_):
-        return pa.struct([(f.name, _read_as(f.type)) for f in type_])
+        return pa.struct([(f.name, _read_as(f.type, exact=exact)) for f in type_])
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
         return pa.string()
-    return pa.float64() if pa.types.is_decimal(type_) or pa.types.is_floating(type_) else pa.int64() if pa.types.is_integer(type_) else type_
+    return pa.float64() if (pa.types.is_decimal(type_) and not exact) or pa.types.is_floating(type_) else pa.int64() if pa.types.is_integer(type_) else type_
 
 
 def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -83,7 +87,7 @@ def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:
         if pa.types.is_timestamp(type_) and type_.tz:  # offsets of earlier years may have had seconds, which the text leaves out
             sure = pc.match_substring_regex(values, r"^\d{4}-.*Z$|^(19[89]|[2-9]\d)")
             return pc.if_else(sure, values, pa.scalar(None, pa.string())).cast(type_)
-        if pa.types.is_decimal(type_) and type_.precision > _EXACT_DIGITS:
+        if pa.types.is_floating(values.type) and pa.types.is_decimal(type_) and type_.precision > _EXACT_DIGITS:
             return pa.nulls(len(values), type_)
         return values.cast(type_)
     except pa.ArrowException:
@@ -97,52 +101,53 @@ def days(texts: pa.Array) -> pa.Array:
 
 
 def partition_structs(values: pa.MapArray, columns: Sequence[StructField]) -> pa.Array | None:
-    """The partition values of files as structs of typed values; None where the session's time zone would decide what a text means."""
+    """The partition values of files as structs of typed values; None where a text is no value of its type, or the session's time zone would decide which."""
     typed = []
     for f in columns:
         texts = pc.map_lookup(values, pa.scalar(f.physical_name), "first").dictionary_encode()
         try:
             held = [partition_values.parse_stored(text, f.type) for text in texts.dictionary.to_pylist()]
-        except CorruptLog:
+            typed.append(pa.array(held, to_arrow_type(f.type)).take(texts.indices))
+        except (CorruptLog, pa.ArrowException, OverflowError):
             return None
-        typed.append(pa.array(held, to_arrow_type(f.type)).take(texts.indices))
     return pa.StructArray.from_arrays(typed, [f.physical_name for f in columns])
 
 
-def texts(parsed: pa.Array) -> list[str | None]:
-    """Structs of statistics as JSON; None where there are none."""
-    values = map(_json_value, _null_out_of_range_times(parsed).to_pylist())
+def texts(parsed: pa.Array, first: dt.datetime = dt.datetime(1, 1, 2)) -> list[str | None]:
+    """Structs of statistics as JSON, without dates and times before `first`; None where there are none."""
+    values = map(_json_value, _null_out_of_range_times(parsed, first).to_pylist())
     return [orjson.dumps(value).decode() if value else None for value in values]
 
 
-def _null_out_of_range_times(values: Any) -> Any:
-    """The values with null for dates and timestamps outside Python's years: such a bound is then unknown."""
+def _null_out_of_range_times(values: Any, earliest: dt.datetime) -> Any:
+    """The values with null for dates and timestamps before `earliest` or after Python's years: such a bound is then unknown."""
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     type_ = values.type
     if pa.types.is_struct(type_):
-        children = [_null_out_of_range_times(values.field(n)) for n in range(type_.num_fields)]
+        children = [_null_out_of_range_times(values.field(n), earliest) for n in range(type_.num_fields)]
         return pa.StructArray.from_arrays(children, fields=[pa.field(f.name, c.type) for f, c in zip(type_, children, strict=True)], mask=pc.is_null(values))
     if not (pa.types.is_date32(type_) or (pa.types.is_timestamp(type_) and type_.unit != "ns")):
         return values
     first, last = (
-        pa.scalar(day, pa.date32()) if pa.types.is_date32(type_) else pa.scalar(day, pa.timestamp("s", type_.tz)).cast(type_) for day in _PYTHON_TIMES
+        pa.scalar(day, pa.date32()) if pa.types.is_date32(type_) else pa.scalar(day, pa.timestamp("s", type_.tz)).cast(type_) for day in (earliest, _LAST)
     )
     inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
-    return pc.if_else(pc.fill_null(inside, False), values, pa.scalar(None, type_))
+    known = pc.if_else(pc.fill_null(inside, False), values, pa.scalar(None, type_))
+    return known.cast(pa.timestamp("us", "UTC")) if type_ == INT96 else known
 
 
-_PYTHON_TIMES = (dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
+INT96 = pa.timestamp("ms")
+"""What a reader makes of INT96, in which Spark writes instants by default, to tell it from local times."""
+_LAST = dt.datetime(9999, 12, 30)
 
 
 def _json_value(value: Any) -> Any:
-    """A value of a struct as in the statistics' JSON: nulls and binary left out, times as ISO text in microseconds."""
+    """A value of a struct as in the statistics' JSON: nulls and binary left out, decimals in full, times as ISO text in microseconds."""
     if isinstance(value, dict):
         return {k: p for k, v in value.items() if (p := _json_value(v)) is not None}
     if isinstance(value, decimal.Decimal):
-        if abs(value) >= (1 << 63) - 1:
-            return None  # delta-rs cuts bounds of decimals off at 64 bits
-        return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # JSON integers of 64 bits and more cannot be written
+        return None if abs(value) in _CUT_OFF else orjson.Fragment(format(value, "f"))
     if isinstance(value, dt.datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, dt.date):
@@ -150,3 +155,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return None
     return value
+
+
+_CUT_OFF = ((1 << 63) - 1, 1 << 63)
+"""delta-rs cuts bounds of decimals off at 64 bits."""

@@ -16,17 +16,14 @@ from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.compression import codec_of
 from rowlock.parquet.physical import file_schema, names_in_files, nullable_schema, relabelled, without_void
-from rowlock.parquet.reading import SPARK_VERSION
 from rowlock.parquet.values import stored_values
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.arrow_types import CALENDAR, to_arrow
 from rowlock.protocol.schema import DataType
 from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.store import ObjectStore
 
-_CALENDAR = {SPARK_VERSION.decode(): "4.0.0"}
-"""Written into the footer: Spark reads dates and times by the calendar of the writing version, and ours is that of Spark 3 and later."""
 _SAMPLED_ROWS, _DICTIONARY_BYTES, _LITTLE_BYTES = 1 << 18, 1 << 20, 1 << 16
 PartitionValues = dict[str, str | None]
 
@@ -155,7 +152,7 @@ def _encoded(portions: Iterable[pa.Table], snapshot: Snapshot, gathered: statist
         writer.write_table(rows)
         yield from sink.taken()
     if writer is not None:
-        writer.add_key_value_metadata(_CALENDAR)
+        writer.add_key_value_metadata(CALENDAR)
         writer.close()
     yield from sink.taken()
 

@@ -13,6 +13,9 @@ from rowlock.protocol.schema import VOID, ArrayType, DataType, DecimalType, MapT
 
 VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
 """A variant as PySpark gives it to Arrow: the two binaries of Parquet's variant encoding, distinguished from any other struct by the mark at `metadata`."""
+SPARK_VERSION = "org.apache.spark.version"
+CALENDAR = {SPARK_VERSION: "4.0.0"}
+"""Written into Parquet footers: Spark reads dates and times by the calendar of the writing version, and ours is that of Spark 3 and later."""
 _TO_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),

@@ -261,9 +261,14 @@ def test_columns_of_bounds_drop_files_of_which_single_statistics_are_odd() -> No
     for column, value in (("i", 3), ("s", "a3"), ("d", dt.date(2024, 1, 3))):
         for op, kept in (("=", [False, True, False]), ("<=", [True, True, False]), (">=", [False, True, True])):
             assert quickly(bounds, compare(op, (column,), value), schema, 5) == [*kept, True, True]  # type: ignore[arg-type]
-    for odd in ('{"minValues":{"i":"x"},"maxValues":{"i":9}}', " ", '{"minValues":{"i":9'):
-        broken = QuickBounds(frames.from_adds([AddFile("a", {}, 1, 1, True, stats[0]), AddFile("b", {}, 1, 1, True, odd)]))
+    for odd in ('{"minValues":{"i":"x"},"maxValues":{"i":9}}', '{"minValues":{"i":9', '{"minValues":{"i":1},"maxValues":{"i":1}}{}'):
+        broken = QuickBounds(frames.from_adds([AddFile("a", {}, 1, 1, True, odd), AddFile("b", {}, 1, 1, True, stats[0])]))
         assert quickly(broken, compare("=", ("i",), 7), schema, 2) == [True, True]
+    for nothing in ("null", " null", " ", "", "[1]", "x"):
+        bounds = QuickBounds(frames.from_adds([AddFile("a", {}, 1, 1, True, nothing), AddFile("b", {}, 1, 1, True, stats[0])]))
+        assert quickly(bounds, compare("=", ("i",), 7), schema, 2) == [True, False], "pyarrow ends the process at a first row of null"
+    shifted = QuickBounds(frames.from_adds([AddFile("a", {}, 1, 1, True, ""), AddFile("b", {}, 1, 1, True, f"{stats[0]}\n{stats[1]}")]))
+    assert quickly(shifted, compare("=", ("i",), 3), schema, 2) == [True, True], "no file gets the bounds of another"
 
 
 @pytest.mark.parametrize("negated", [False, True])
