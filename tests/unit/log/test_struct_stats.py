@@ -18,7 +18,7 @@ import rowlock
 from rowlock.log import struct_stats
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
-from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType
+from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType, StructField
 from rowlock.storage.local import LocalStore
 
 ROWS = pa.table(
@@ -167,3 +167,10 @@ def test_times_as_spark_writes_them(tmp_path: Path, footer: dict[str, str], day:
     (add,) = TableLog(LocalStore(path)).latest().files.adds()
     low = add.parsed_stats()["minValues"]
     assert low.get("d") == day and low["t"] == "9999-01-01T01:02:03.456000Z"
+
+
+@pytest.mark.parametrize(("text", "type_"), [("123456.5", DecimalType(5, 2)), ("NaN", DecimalType(5, 2)), ("2023-02-29", PrimitiveType("date"))])
+def test_partition_values_that_are_none_of_their_type(text: str, type_: DataType) -> None:
+    """Others' texts end no checkpoint: it has no structs then (I9)."""
+    values = pa.array([[("p", text)], [("p", None)]], pa.map_(pa.string(), pa.string()))
+    assert struct_stats.partition_structs(values, [StructField("p", type_)]) is None
