@@ -359,9 +359,14 @@ def test_kill_9_of_leaders_and_followers(tmp_path: Path) -> None:
     told: dict[int, list[Any]] = {n: [] for n in range(6)}
     for n, w in workers.items():
         assert w.stdout is not None and w.stdout.readline() == "ready\n", n
+    log = TableLog(store)
+
+    def grouped() -> bool:
+        return any(len(c.txn_ids) > 1 for c in log.commits(0, log.latest().version))
+
     for victim, version in ((0, 12), (1, 24), (2, 36), (3, 48)):
         deadline = time.monotonic() + 60
-        while host.state.refresh().version < version:
+        while host.state.refresh().version < version or not grouped():  # on a busy machine one commits at a time for a while
             assert time.monotonic() < deadline, "the writers that are left go on"
             time.sleep(0.01)
         workers[victim].send_signal(signal.SIGKILL)
@@ -370,7 +375,6 @@ def test_kill_9_of_leaders_and_followers(tmp_path: Path) -> None:
         told[n] = [json.loads(line) for line in out.splitlines() if line.endswith("]")]
     last = run(host.table, parse("APPEND (-1)"))
     host.lead(host.post(-2))  # takes along what the dead have left
-    log = TableLog(store)
     commits = log.commits(0, log.latest().version)
     where = {t: c.version for c in commits for t in c.txn_ids}
     assert len(where) == sum(len(c.txn_ids) for c in commits), "no transaction is in two versions"
@@ -379,7 +383,7 @@ def test_kill_9_of_leaders_and_followers(tmp_path: Path) -> None:
             assert where[txn_id] == version and size == len(commits[version - 1].txn_ids), k
     found = keys(host)
     assert len(found) == len(set(found)) and set(found) >= {k for lines in told.values() for k, *_ in lines}
-    assert last.version is not None and any(len(c.txn_ids) > 1 for c in commits), "there were groups"
+    assert last.version is not None
 
 
 def test_committed_means_there(monkeypatch: pytest.MonkeyPatch) -> None:
