@@ -82,7 +82,7 @@ class Process:
         if self._keeper.stdin:
             with contextlib.suppress(OSError):
                 self._keeper.stdin.close()
-        self._keeper.wait(15)
+        self._keeper.wait(60)
         if self._keeper.stderr:
             self._keeper.stderr.close()
 
