@@ -191,7 +191,7 @@ def test_deltalake_goes_on(spark: SparkSession, table_path: str) -> None:
     table.check("the last delete")
 
 
-@pytest.mark.soak("7 s of turns with delta-spark, which soak-ci takes; spellings of paths are asked in tests/spark/test_spelling_of_paths.py", ci=True)
+@pytest.mark.soak("7 s of turns with delta-spark; spellings of paths are asked in tests/spark/test_spelling_of_paths.py", ci=True)
 def test_another_writers_spelling(spark: SparkSession, table_path: str) -> None:
     """A file leaves the table only by the spelling that it came in with: delta-spark compares the log's own paths, and doubles the row else."""
     by_delta_spark(partition_by="grp", checkpointInterval=3)(spark, table_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections import Counter
@@ -35,7 +36,7 @@ class OtherEngines(Observer):
     def __init__(self, spark: SparkSession, tracked: str, plain: str) -> None:
         self._spark, self._tracked, self._plain = spark, tracked, plain
         self._rng, self._one = random.Random(33), threading.Lock()
-        self._next_kinds: dict[str, list[str]] = {tracked: [], plain: []}
+        self._kinds = {path: itertools.cycle(self._rng.sample(every, len(every))) for path, every in ((tracked, ON_TRACKED), (plain, ON_PLAIN))}
         self.did: Counter[str] = Counter()
         self.appended: list[int] = []
 
@@ -43,11 +44,7 @@ class OtherEngines(Observer):
         path = txn.table.path
         if name in ("prepared", "decided") and path in (self._tracked, self._plain):
             with self._one, use_observer(Observer()):
-                kinds = self._next_kinds[path]
-                if not kinds:
-                    every = ON_TRACKED if path == self._tracked else ON_PLAIN
-                    kinds.extend(self._rng.sample(every, len(every)))
-                kind = kinds.pop()
+                kind = next(self._kinds[path])
                 getattr(self, f"_{kind}")(path)
                 self.did[f"{name}: {kind}"] += 1
                 self.compare(path)

@@ -36,7 +36,7 @@ def without_commits(path: str, before: int) -> None:
         crc.unlink()
 
 
-@pytest.mark.soak("9 s of turns with delta-spark, which soak-ci takes; V2 checkpoints are written in tests/unit/log and read in test_golden", ci=True)
+@pytest.mark.soak("9 s of turns with delta-spark; V2 checkpoints are written in tests/unit/log and read in test_golden", ci=True)
 def test_written_by_rowlock_and_further_by_delta_spark(spark: SparkSession, table_path: str) -> None:
     """Several sidecars, removes and vectors in them; each engine reads the other's and makes its own."""
     with limited(snapshot_chunk_files=2):

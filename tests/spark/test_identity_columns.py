@@ -49,7 +49,7 @@ def ints(*values: int) -> str:
     return "VALUES " + ", ".join(f"({v})" for v in values)
 
 
-@pytest.mark.soak("4 s of turns with delta-spark, which soak-ci takes; a race with it stays", ci=True)
+@pytest.mark.soak("4 s of turns with delta-spark; a race with it stays", ci=True)
 def test_both_engines_number_the_rows_of_one_table(spark: SparkSession, table_path: str) -> None:
     """Every kind of insert by Rowlock, with delta-spark's between; no number twice, and later commits have later numbers."""
     t = f"delta.`{table_path}`"
@@ -129,7 +129,7 @@ def test_reservations_are_no_conflict_for_writers_of_ours(spark: SparkSession, t
     assert max(r.id for r in rowlock.read(spark, table_path).collect()) > highest
 
 
-@pytest.mark.soak("turns with delta-spark, which soak-ci takes; numbers beside writers of ours stay above", ci=True)
+@pytest.mark.soak("turns with delta-spark; numbers beside writers of ours stay above", ci=True)
 def test_a_race_with_delta_spark(spark: SparkSession, table_path: str) -> None:
     """delta-spark's UPDATE goes on over our reservations and our appends, and we over its numbered inserts; no number twice."""
     table = numbered(spark, table_path)
@@ -192,7 +192,7 @@ for n in range(int(sys.argv[2])):
 """
 
 
-@pytest.mark.soak("four processes, which soak-ci takes; writers that take numbers beside each other stay above", ci=True)
+@pytest.mark.soak("four processes; writers that take numbers beside each other stay above", ci=True)
 def test_several_processes_never_take_one_number_twice(spark: SparkSession, table_path: str) -> None:
     """Four processes append rows; every number is there once, and within a commit they rise."""
     numbered(spark, table_path, start=-7, step=3)

@@ -7,7 +7,7 @@ exist only as a struct (`stats_parsed`) are converted to JSON.  An unreadable ch
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from rowlock.limits import limits
 from rowlock.log import frames, struct_stats
 from rowlock.protocol import action_json, names
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
-from rowlock.protocol.arrow_types import SPARK_VERSION
+from rowlock.protocol.arrow_types import legacy_calendars
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import NotFound, ObjectStore, RangeFile
 
@@ -180,13 +180,8 @@ def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:
     """The `stats_parsed` structs as JSON, one per row that has a path."""
     adds = file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks()
     parsed = adds.field("stats_parsed").filter(adds.field("path").is_valid())
-    return struct_stats.texts(parsed, _SAME_IN_BOTH) if _is_in_old_calendar(file.metadata.metadata or {}) else struct_stats.texts(parsed)
+    return struct_stats.texts(parsed, _SAME_IN_BOTH) if any(legacy_calendars(file.metadata.metadata or {})) else struct_stats.texts(parsed)
 
 
 _SAME_IN_BOTH = dt.datetime(1900, 1, 2)
 """From this day on the calendars of Spark 2 and Spark 3 agree in every time zone."""
-
-
-def _is_in_old_calendar(footer: Mapping[bytes, bytes]) -> bool:
-    """Whether dates and times of a file may be counted in the calendar of Spark 2: Spark says so in its footer."""
-    return footer.get(SPARK_VERSION.encode(), b"").startswith((b"2.", b"3.0")) or any(key.startswith(b"org.apache.spark.legacy") for key in footer)

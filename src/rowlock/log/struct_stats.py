@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -43,13 +44,13 @@ def _nested(columns: Sequence[tuple[ColumnPath, pa.DataType]]) -> pa.StructType:
 
 def structs(texts: pa.Array, type_: pa.StructType) -> pa.Array | None:
     """The statistics, one JSON text a file, as structs; null where there is none.  None if some text has another form."""
-    try:
-        read = json_columns(texts, pa.schema(list(_read_as(type_, exact=True))))
-    except pa.ArrowException:  # some writers compute bounds of decimals as doubles, which have digits that the type does not
-        try:
-            read = json_columns(texts, pa.schema(list(_read_as(type_))))
-        except pa.ArrowException:
-            return None
+    # Some writers compute bounds of decimals as doubles, which have digits that the type does not: those are read again.
+    for held in dict.fromkeys((_read_as(type_, exact=True), _read_as(type_))):
+        with suppress(pa.ArrowException):
+            read = json_columns(texts, pa.schema(list(held)))
+            break
+    else:
+        return None
     if read is None:
         return None
     columns = [_typed(read.column(f.name).combine_chunks(), f.type) for f in type_]

@@ -7,7 +7,6 @@ calendars; so are columns whose type was widened after the file was written.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from rowlock.parquet.values import padded, padded_within
 from rowlock.parquet.variants import has_variant, is_variant_group, with_whole_variants
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import SPARK_VERSION, from_arrow_type, is_variant
+from rowlock.protocol.arrow_types import from_arrow_type, is_variant, legacy_calendars
 from rowlock.protocol.char_varchar import Inner, bounds, inner_chars
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.protocol.schema_fit import is_wider
@@ -33,7 +32,6 @@ from rowlock.storage.store import ObjectStore
 
 Positions = np.ndarray[Any, Any]
 
-_LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
 _GREGORIAN_DAY = -141_427
 """1582-10-15 in days since 1970-01-01: for earlier dates the calendars of Spark 2 and Spark 3 differ."""
 _GREGORIAN_MICROS = -2_208_988_800_000_000
@@ -182,11 +180,7 @@ class _DatesAndTimes:
         leaves = [(leaf.path[0], source.schema.column(leaf.index)) for leaf in known]
         self._int96 = {top for top, leaf in leaves if leaf.physical_type == "INT96"}
         self._naive = {top for top, leaf in leaves if leaf.physical_type == "INT64" and "isAdjustedToUTC=false" in str(leaf.logical_type)}
-        metadata = source.metadata.metadata or {}
-        found = re.match(rb"(\d+)\.(\d+)", metadata.get(SPARK_VERSION.encode(), b""))
-        version = (int(found[1]), int(found[2])) if found else (4, 0)
-        self._legacy = version < (3, 0) or _LEGACY_TIMES in metadata
-        self._legacy_int96 = version < (3, 1) or _LEGACY_INT96 in metadata
+        self._legacy, self._legacy_int96 = legacy_calendars(source.metadata.metadata or {})
 
     def is_int96(self, column: str) -> bool:
         """Whether a column is INT96: Arrow reads it without a time zone, but its values are instants in UTC."""

@@ -5,7 +5,8 @@ Timestamps are microseconds, with UTC for `timestamp` and without a zone for `ti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
 SPARK_VERSION = "org.apache.spark.version"
 CALENDAR = {SPARK_VERSION: "4.0.0"}
 """Written into Parquet footers: Spark reads dates and times by the calendar of the writing version, and ours is that of Spark 3 and later."""
+_LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
 _TO_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -105,3 +107,10 @@ def _from_field(f: pa.Field) -> StructField:
 def from_arrow(schema: pa.Schema) -> StructType:
     """The Delta schema of a new table that is created from Arrow rows."""
     return StructType(tuple(_from_field(f) for f in schema))
+
+
+def legacy_calendars(footer: Mapping[bytes, bytes]) -> tuple[bool, bool]:
+    """Whether a Parquet file may count dates and times, and whether it may count INT96, in the calendar of Spark 2: by its footer's key-value metadata."""
+    found = re.match(rb"(\d+)\.(\d+)", footer.get(SPARK_VERSION.encode(), b""))
+    version = (int(found[1]), int(found[2])) if found else (4, 0)
+    return version < (3, 0) or _LEGACY_TIMES in footer, version < (3, 1) or _LEGACY_INT96 in footer
