@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -162,24 +163,27 @@ def _non_null_actions(table: pa.Table, name: str) -> Iterator[dict[str, Any]]:
 def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pa.RecordBatch]:
     """The add actions of a row group, by column, in portions: the memory that decoding one takes serves the next."""
     present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
-    columns, threads = [f"add.{name}" for name in present], _has_many_rows(file, group)
-    parsed: list[str | None] | None = None
-    at = 0
-    for batch in file.iter_batches(limits().snapshot_chunk_files, row_groups=[group], columns=columns, use_threads=threads):
+    columns = [f"add.{name}" for name in present]
+    structs: Iterator[pa.RecordBatch] | None = None
+    for n, batch in enumerate(_batches(file, group, columns)):
         part = frames.from_checkpoint(batch.column("add"), root)
-        if part.column("stats").null_count and type_.get_field_index("stats_parsed") >= 0:
-            parsed = _parsed_stats(file, group) if parsed is None else parsed
-            texts = pa.array(parsed[at : at + part.num_rows], pa.string())
+        if structs is None and part.column("stats").null_count and type_.get_field_index("stats_parsed") >= 0:
+            structs = islice(_batches(file, group, ["add.path", "add.stats_parsed"]), n, None)
+        if structs is not None:
+            texts = _parsed_stats(next(structs).column("add"), file)
             part = frames.with_columns(part, {"stats": pc.coalesce(part.column("stats"), texts)})
-        at += part.num_rows
         if part.num_rows:
             yield part
 
 
-def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:
+def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    batches: Iterator[pa.RecordBatch] = file.iter_batches(limits().snapshot_chunk_files, [group], columns, use_threads=_has_many_rows(file, group))
+    return batches
+
+
+def _parsed_stats(adds: pa.StructArray, file: pq.ParquetFile) -> pa.Array:
     """The `stats_parsed` structs as JSON, one per row that has a path."""
-    adds = file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks()
-    parsed = adds.field("stats_parsed").filter(adds.field("path").is_valid())
+    parsed = pc.struct_field(adds, ["stats_parsed"]).filter(pc.is_valid(pc.struct_field(adds, ["path"])))
     return struct_stats.texts(parsed, _SAME_IN_BOTH) if any(legacy_calendars(file.metadata.metadata or {})) else struct_stats.texts(parsed)
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -114,18 +113,16 @@ def partition_structs(values: pa.MapArray, columns: Sequence[StructField]) -> pa
     return pa.StructArray.from_arrays(typed, [f.physical_name for f in columns])
 
 
-def texts(parsed: pa.Array, first: dt.datetime = dt.datetime(1, 1, 2)) -> list[str | None]:
-    """Structs of statistics as JSON, without dates and times before `first`; None where there are none."""
-    values = map(_json_value, _null_out_of_range_times(parsed, first).to_pylist())
-    return [orjson.dumps(value).decode() if value else None for value in values]
+def texts(parsed: pa.Array, first: dt.datetime = dt.datetime(1, 1, 2)) -> pa.Array:
+    """Structs of statistics as JSON texts, without dates and times before `first`; null where there are none."""
+    objects = _json(_null_out_of_range_times(parsed, first))
+    return _without(objects, pc.equal(objects, "{}"))
 
 
-def _null_out_of_range_times(values: Any, earliest: dt.datetime) -> Any:
+def _null_out_of_range_times(values: pa.Array, earliest: dt.datetime) -> pa.Array:
     """The values with null for dates and timestamps before `earliest` or after Python's years: such a bound is then unknown."""
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     type_ = values.type
-    if pa.types.is_struct(type_):
+    if pa.types.is_struct(type_) and type_.num_fields:
         children = [_null_out_of_range_times(values.field(n), earliest) for n in range(type_.num_fields)]
         return pa.StructArray.from_arrays(children, fields=[pa.field(f.name, c.type) for f, c in zip(type_, children, strict=True)], mask=pc.is_null(values))
     if not (pa.types.is_date32(type_) or (pa.types.is_timestamp(type_) and type_.unit != "ns")):
@@ -143,20 +140,61 @@ INT96 = pa.timestamp("ms")
 _LAST = dt.datetime(9999, 12, 30)
 
 
-def _json_value(value: Any) -> Any:
-    """A value of a struct as in the statistics' JSON: nulls and binary left out, decimals in full, times as ISO text in microseconds."""
-    if isinstance(value, dict):
-        return {k: p for k, v in value.items() if (p := _json_value(v)) is not None}
-    if isinstance(value, decimal.Decimal):
-        return None if abs(value) in _CUT_OFF else orjson.Fragment(format(value, "f"))
-    if isinstance(value, dt.datetime):
-        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    if isinstance(value, dt.date):
-        return value.isoformat()
-    if isinstance(value, (bytes, bytearray)):
-        return None
-    return value
+def _json(values: pa.Array) -> pa.Array:
+    """Values as in the statistics' JSON, one text each: decimals in full, times as ISO text in microseconds; null for nulls and for types without bounds."""
+    type_ = values.type
+    if pa.types.is_struct(type_):
+        return _json_objects(values)
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_):
+        return values.cast(pa.string())
+    if pa.types.is_floating(type_):
+        doubles = values.cast(pa.float64())  # what a float is exactly
+        return _without(doubles.cast(pa.string()), pc.invert(pc.is_finite(doubles)))
+    if pa.types.is_decimal(type_):
+        return _json_decimals(values.cast(pa.string()))
+    if pa.types.is_date(type_):
+        return _quoted(values.cast(pa.string()))
+    if pa.types.is_timestamp(type_):
+        floor = pc.floor_temporal(values, unit="microsecond") if type_.unit == "ns" else values
+        local = floor.cast(pa.timestamp("us", type_.tz)).view(pa.timestamp("us")).cast(pa.string())  # of UTC; to format in a zone takes ten times as long
+        return _quoted(pc.binary_join_element_wise(pc.replace_substring(local, " ", "T"), "Z" if type_.tz else "", ""))
+    return _json_strings(values) if pa.types.is_string(type_) else pa.nulls(len(values), pa.string())
 
 
-_CUT_OFF = ((1 << 63) - 1, 1 << 63)
-"""delta-rs cuts bounds of decimals off at 64 bits."""
+def _json_objects(structs: pa.StructArray) -> pa.Array:
+    """Structs as JSON's objects, without members that are null."""
+    members = [pa.repeat("", len(structs))]  # of a single column pyarrow 26 leaves nulls out in place of skipping them
+    for n, f in enumerate(structs.type):
+        members.append(pc.binary_join_element_wise(f",{orjson.dumps(f.name).decode()}:", _json(structs.field(n)), ""))  # null where the value is
+    inner = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*members, "", null_handling="skip"), 1)
+    return _without(pc.binary_join_element_wise("{", inner, "}", ""), structs.is_null())
+
+
+def _json_decimals(texts: pa.Array) -> pa.Array:
+    """The texts of decimals as JSON numbers without exponents; null for bounds that delta-rs cut off."""
+    known = _without(texts, pc.match_substring_regex(texts, _CUT_OFF))
+    return _replaced(known, pc.match_substring(known, "E"), lambda text: format(decimal.Decimal(text), "f"))
+
+
+def _json_strings(texts: pa.Array) -> pa.Array:
+    """Texts as JSON's: those with quotes, backslashes or control characters are escaped one by one."""
+    return _replaced(_quoted(texts), pc.match_substring_regex(texts, r'["\\\x00-\x1f]'), lambda text: orjson.dumps(text[1:-1]).decode())
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def _without(texts: pa.Array, these: pa.Array) -> pa.Array:
+    """The texts with null at `these`."""
+    return pc.if_else(these, pa.scalar(None, pa.string()), texts)
+
+
+def _replaced(texts: pa.Array, these: pa.Array, by: Callable[[str], str]) -> pa.Array:
+    """The texts with what `by` makes of them at `these`."""
+    at = pc.fill_null(these, False)
+    return pc.replace_with_mask(texts, at, pa.array([by(text) for text in texts.filter(at).to_pylist()], pa.string()))
+
+
+_CUT_OFF = r"^-?922337203685477580[78](\.0*)?$"
+"""delta-rs cuts bounds of decimals off at 64 bits: 2^63 - 1, or 2^63 as a double."""

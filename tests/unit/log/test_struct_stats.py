@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import rowlock
 from rowlock.log import struct_stats
@@ -36,6 +39,7 @@ ROWS = pa.table(
         "yes": [True, None],
         "raw": [b"\xff", b""],
         "list": [[1], None],
+        "void": pa.nulls(2),
         "st": pa.array([{"a": 1, "b.c": {"x": "y"}}, None], pa.struct([("a", pa.int32()), ("b.c", pa.struct([("x", pa.string())]))])),
     }
 )
@@ -58,7 +62,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, policy: str, as_json: str
         "delta.checkpoint.writeStatsAsJson": as_json,
         "delta.checkpointInterval": "2",
         "delta.columnMapping.mode": mapping,
-        "delta.dataSkippingNumIndexedCols": "-1",
+        **({"delta.dataSkippingNumIndexedCols": "-1"} if mapping == "none" else {"delta.dataSkippingStatsColumns": "st.`b.c`.x,n,t,void,list"}),
     }
     path = str(tmp_path / "t")
     rowlock.append(path, ROWS, partition_by=["p", "day"], properties=properties)
@@ -91,6 +95,57 @@ def normal(stats: dict[str, Any]) -> dict[str, Any]:
         return value
 
     return of(stats)  # type: ignore[no-any-return]
+
+
+def as_json(value: Any) -> Any:
+    """A value of a struct as the statistics' JSON has it, value by value: nulls and binary left out, decimals in full, times as ISO text in microseconds."""
+    if isinstance(value, dict):
+        return {k: inner for k, v in value.items() if (inner := as_json(v)) is not None}
+    if isinstance(value, Decimal):
+        return None if abs(value) in ((1 << 63) - 1, 1 << 63) else value
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return None if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)) else value
+
+
+BOUNDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.bool_(), st.booleans()),
+    (pa.float32(), st.floats(width=32)),
+    (pa.float64(), st.floats()),
+    (pa.string(), st.text(st.characters(exclude_categories=["Cs"]))),
+    (pa.binary(), st.binary()),
+    (pa.date32(), st.dates(dt.date(1, 1, 2), dt.date(9999, 12, 29))),
+    (pa.timestamp("us"), st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 29))),
+    (pa.timestamp("us", "UTC"), st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 29), timezones=st.just(dt.UTC))),
+    (pa.decimal128(38, 18), st.decimals(-(10**19), 10**19, places=18)),
+    (pa.decimal128(38, 0), st.decimals(-(10**37), 10**37, places=0) | st.sampled_from([Decimal(s * (2**63 - n)) for s in (1, -1) for n in (0, 1, 2)])),
+]
+
+
+@given(st.data())
+def test_structs_as_json(data: st.DataObject) -> None:
+    """I5: bounds of every type are told by column as they are value by value, also of a part of a column, in structs, and by names that JSON escapes."""
+    drawn = data.draw(st.lists(st.sampled_from(BOUNDS), max_size=4))
+    inner = pa.struct([(name, type_) for name, (type_, _) in zip(("a", 'q"u\\', "b.c", "\x01"), drawn, strict=False)])
+    type_ = pa.struct([("numRecords", pa.int64()), ("minValues", pa.struct([("s", inner), *inner])), ("tightBounds", pa.bool_())])
+    row = st.fixed_dictionaries({f.name: st.none() | values for f, (_, values) in zip(inner, drawn, strict=True)})
+    bounds = st.builds(lambda outer, s: {**outer, "s": s}, row, st.none() | row)
+    rows = data.draw(st.lists(st.none() | st.fixed_dictionaries({"numRecords": st.none() | st.integers(0, 9), "minValues": st.none() | bounds}), max_size=6))
+    start = data.draw(st.integers(0, 3))
+    found = struct_stats.texts(pa.array(rows, type_).slice(start)).to_pylist()
+    expected = [as_json(row) for row in pa.array(rows, type_).slice(start).to_pylist()]
+    assert [text and json.loads(text, parse_float=Decimal, parse_int=Decimal) for text in found] == [exact(row) if row else None for row in expected]
+
+
+def exact(value: Any) -> Any:
+    """Numbers as decimals, so that those that a double does not tell apart are told apart."""
+    if isinstance(value, dict):
+        return {k: exact(v) for k, v in value.items()}
+    return value if isinstance(value, (bool, str)) else Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
 LEAVES: list[tuple[tuple[str, ...], DataType]] = [
