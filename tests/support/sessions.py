@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,7 +28,17 @@ def delta_session(name: str, more: Mapping[str, str] | None = None) -> SparkSess
         "spark.databricks.delta.delta.log.cacheSize": "20",  # else delta-spark keeps the snapshot of every test's table
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     }
+    if jars := _downloaded():
+        return _started(_builder(settings | {"spark.jars": ",".join(jars)} | dict(more or {})))
     return _started(configure_spark_with_delta_pip(_builder(settings | dict(more or {}))))
+
+
+def _downloaded() -> list[str]:
+    """delta-spark's JARs where an earlier session has downloaded them: to resolve them again, with 28 others that Spark brings itself, takes Ivy a second."""
+    spark, delta = ".".join(version("pyspark").split(".")[:2]), version("delta-spark")
+    names = (f"delta-spark_{spark}_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults", "delta-kernel-unitycatalog")
+    jars = [Path.home() / ".ivy2.5.2" / "jars" / f"io.delta_{name}-{delta}.jar" for name in names]
+    return [str(jar) for jar in jars] if all(jar.exists() for jar in jars) else []
 
 
 def session_without_delta_spark(name: str, more: Mapping[str, str] | None = None) -> SparkSession:
@@ -43,11 +55,16 @@ def _settings(name: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = local_settings(cores=2, memory_mb=1536)
-    settings["spark.driver.extraJavaOptions"] += " -Xms1536m -Xmn512m"  # a heap that grows as it fills is collected as a whole again and again
+    # A heap that grows as it fills is collected as a whole again and again.  Spark runs `chmod` for each file and folder that it makes: VFORK does it at once.
+    settings["spark.driver.extraJavaOptions"] += " -Xms1536m -Xmn512m -Djdk.lang.Process.launchMechanism=VFORK"
     settings |= {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else VACUUM is a job of 10,000 tasks
         "spark.sql.ui.retainedExecutions": "20",
+        "spark.sql.ui.explainMode": "simple",  # each query is described for a page that nobody opens
+        # For each broadcast 4 MB are made, and 16 for each sort or hash table: a third of all that the collector had to look through.
+        "spark.broadcast.blockSize": "128k",
+        "spark.buffer.pageSize": "2m",
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # five round trips for each operator of a column, to say where it was written
         "spark.app.name": name,
     }
