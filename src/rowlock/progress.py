@@ -182,7 +182,7 @@ def work(operation: str, table: str) -> Iterator[None]:
 
 
 def current() -> Work | None:
-    """The piece of work that this thread is at, for other threads that do a part of it; None where nothing is shown."""
+    """The piece of work that this thread is at; None where nothing is shown."""
     return _current.get()
 
 
@@ -196,6 +196,12 @@ def count(done: int, total: int, unit: str) -> None:
     """Says how many of how many are done in this step."""
     if (this := _current.get()) is not None:
         this.count(done, total, unit)
+
+
+def one_more(total: int, unit: str) -> None:
+    """Says that one more of so many is done in this step."""
+    if (this := _current.get()) is not None:
+        this.one_more(total, unit)
 
 
 def _screen() -> Callable[[], Screen] | None:

@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class SystemThreads:
             taken: list[Future[R]] = []
             try:
                 for item in items:
-                    taken.append(pool.submit(call, item))
+                    taken.append(pool.submit(copy_context().run, call, item))  # the codec of the caller's block, its observer, its progress
             except RuntimeError:  # the interpreter is about to end
                 pass
             try:
@@ -202,7 +203,7 @@ def of_thread(make: Callable[[], T]) -> T:
 
 
 def side_by_side(call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-    """Calls `call` on each item, in at most `threads` threads; returns the answers in the order of the items.
+    """Calls `call` on each item, in at most `threads` threads and copies of the caller's context; returns the answers in the order of the items.
 
     Raises the error of the first item whose call raised one; calls that have not begun by then are left out, and those that have are waited for.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from contextvars import ContextVar
 
 import pytest
 
@@ -43,6 +44,20 @@ def test_a_wait_after_very_many_tries_is_a_number() -> None:
 def test_answers_are_in_the_order_of_the_items() -> None:
     assert side_by_side(lambda n: n * n, range(50), 8) == [n * n for n in range(50)]
     assert side_by_side(lambda n: n, [], 8) == []
+
+
+def test_each_call_has_the_context_of_the_caller_and_changes_its_own_copy() -> None:
+    variable: ContextVar[int] = ContextVar("number", default=0)
+    together = threading.Barrier(4)
+
+    def call(n: int) -> int:
+        found = variable.get()
+        variable.set(n)
+        together.wait(10)
+        return found
+
+    variable.set(7)
+    assert side_by_side(call, range(4), 4) == [7] * 4 and variable.get() == 7
 
 
 def test_calls_that_have_not_begun_are_left_out_after_an_error() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
 
 import pyarrow as pa
@@ -99,17 +98,15 @@ def run(
     living = {p: positions_except(evaluator.num_rows(pieces[p].file), pieces[p].without) for group in groups for p in group if p in pieces}
 
     progress.step("rewriting files")
-    shown = progress.current()
 
     def rewritten(number: int) -> RowBlock:
         inputs = [pieces[p] for p in groups[number] if p in pieces]
         moved = _moved(evaluator, inputs, living, snapshot) if order is None else _ordered(evaluator, inputs, living, order, snapshot)
-        if shown is not None:
-            shown.one_more(len(groups), "bins")
+        progress.one_more(len(groups), "bins")
         return replace(moved, statement=index, group=number, moved=True)
 
-    # each bin in copies of its own of the caller's settings, job group, tags and scheduler pool: a thread changes what it is given
-    bins = [inheritable_thread_target(evaluator.spark)(functools.partial(copy_context().run, rewritten, n)) for n in range(len(groups))]
+    # each bin in copies of its own of the caller's job group, tags and scheduler pool: a thread changes what it is given
+    bins = [inheritable_thread_target(evaluator.spark)(functools.partial(rewritten, n)) for n in range(len(groups))]
     most = limits().file_threads if _is_local(evaluator) else _MOST_BINS
     workers = max(1, min(evaluator.spark.sparkContext.defaultParallelism, most))  # a bin is written by one task or few
     blocks = side_by_side(lambda rewrite: rewrite(), bins, workers)
