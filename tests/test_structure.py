@@ -102,9 +102,10 @@ def test_what_goes_round_or_up_is_found(tmp_path: Path) -> None:
     assert heights(made)["log.e"] > heights(made)["protocol.d"]
 
 
-def test_the_page_of_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_figures(monkeypatch: pytest.MonkeyPatch, house) -> None:
     """`make structure`, whole: a commit is followed, too."""
     monkeypatch.setattr("sys.argv", ["structure.py"])
+    monkeypatch.setattr("tools.structure.modules", lambda _: house)  # read once for all tests here
     said: list[str] = []
     main(said.append)
     page = "\n".join(said)

@@ -30,9 +30,8 @@ PEERS_THAT_CANNOT: dict[str, dict[str, str]] = {
 @pytest.mark.short(
     "all_types",
     "legacy_calendar",
-    "mapped_name",
     "rs_types",
-    ci=("v2_checkpoint_parquet",),
+    ci=("v2_checkpoint_parquet", "mapped_name"),
     why="one table of each thing that a reader must know; the golden tables and the tests of the log hold more of them",
 )
 def test_read(spark: SparkSession, table_path: str, maker: Maker) -> None:

@@ -110,6 +110,11 @@ def make(
     return DeltaTable.forPath(spark, path)
 
 
+def add(spark: SparkSession, path: str, rows: Sequence[Row], schema: str) -> None:
+    """These rows in one file more, written without Spark: for tests that are not about how rows are written."""
+    rowlock.append(path, arrow(spark, rows, schema))
+
+
 @contextlib.contextmanager
 def unchanged(path: str) -> Iterator[None]:
     """What happens inside makes no version and leaves no data file that was not there."""

@@ -17,7 +17,7 @@ from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
 from rowlock.protocol.actions import Commit
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from spark.support import make, take_route, winner
+from spark.support import add, make, take_route, winner
 
 pytestmark = pytest.mark.spark
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -107,7 +107,7 @@ def test_what_the_files_tell_is_not_said_twice(spark: SparkSession, table_path: 
     assert last().cdc, "its second one"
     table.update("id = 3", {"v": "0"})
     assert last().cdc
-    rowlock.write(spark.createDataFrame(some(30, 35), SCHEMA), table_path)
+    add(spark, table_path, some(30, 35), SCHEMA)
     assert not last().cdc, "an append"
     table.delete("id >= 30")
     assert not last().cdc, "a whole file without a vector"
@@ -141,12 +141,12 @@ def test_rebased_commits(spark: SparkSession, table_path: str, monkeypatch: pyte
     with winner(
         lambda: other.update("id >= 5", {"v": "v + 1"}),
         lambda: other.delete("id in (3, 6)"),
-        lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path),
+        lambda: add(spark, table_path, some(50, 53), SCHEMA),
     ):
         table.update("id >= 2", {"v": "v + 100"})
     with winner(lambda: other.update("id = 4", {"v": "-1"}), lambda: other.optimize().executeCompaction()):
         table.delete("id in (4, 5)")
-    with winner(lambda: rowlock.write(spark.createDataFrame([(60, 0, "a")], SCHEMA), table_path), lambda: other.delete("id = 7")):
+    with winner(lambda: add(spark, table_path, [(60, 0, "a")], SCHEMA), lambda: other.delete("id = 7")):
         source = spark.createDataFrame([(n, n, "s") for n in (7, 8, 60, 61)], SCHEMA).alias("s")
         table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsertAll().execute()
     with winner(lambda: other.delete("id = 51")):

@@ -15,7 +15,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.protocol.row_tracking import high_water_mark
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from spark.support import make, take_route, winner
+from spark.support import add, make, take_route, winner
 from support.peers import delta_spark_reads_here
 
 pytestmark = pytest.mark.spark
@@ -146,7 +146,7 @@ def test_ids_through_rebases(spark: SparkSession, table_path: str, monkeypatch: 
     with winner(
         lambda: other.update("id >= 5", {"v": "v + 1"}),
         lambda: other.optimize().executeCompaction(),
-        lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path),
+        lambda: add(spark, table_path, some(50, 53), SCHEMA),
     ):
         source = spark.createDataFrame([(n, n, "s") for n in (3, 4, 5, 6, 60, 61, 62, 63)], SCHEMA).alias("s")
         table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"v": "t.v + 1000"}).whenNotMatchedInsertAll().execute()
@@ -179,7 +179,7 @@ def test_delta_spark_and_rowlock_in_turns(spark: SparkSession, table_path: str) 
     assert ids(spark, table_path) == b
     table.update("id in (4, 5)", {"v": "-3"})
     table.optimize().executeCompaction()
-    rowlock.write(spark.createDataFrame(some(10, 12), SCHEMA), table_path)
+    add(spark, table_path, some(10, 12), SCHEMA)
     spark.sql(f"INSERT INTO delta.`{table_path}` VALUES (12, 0, 'a')")
     c = ids(spark, table_path)
     assert {k: r[0] for k, r in c.items() if k < 10} == {k: r[0] for k, r in a.items()}
@@ -233,7 +233,7 @@ def test_writers_on_threads_while_row_tracking_is_enabled(spark: SparkSession, t
         try:
             for n in range(3):
                 DeltaTable.forPath(spark, table_path).update(f"id = {key}", {"v": "v + 1"})
-                rowlock.write(spark.createDataFrame([(100 + 10 * key + n, 0, "a")], SCHEMA), table_path)
+                add(spark, table_path, [(100 + 10 * key + n, 0, "a")], SCHEMA)
         except BaseException as e:
             errors.append(e)
 

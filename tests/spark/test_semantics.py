@@ -21,7 +21,7 @@ from interop.readers import rows_by_all
 from rowlock import DeltaTable
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from spark.support import delta_rows, make, read, rows, set_limits, take_route, unchanged, winner
+from spark.support import add, delta_rows, make, read, rows, set_limits, take_route, unchanged, winner
 
 pytestmark = pytest.mark.spark
 
@@ -108,7 +108,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 30])
-@pytest.mark.short("3", why="the same reader over fewer and more files")
+@pytest.mark.short("1", ci=("3",), why="the same reader over more files")
 def test_a_condition_of_a_reader_is_not_computed_on_dead_rows(spark, table_path, partitions):
     frame = spark.range(60).selectExpr("cast(id as int) id", "cast(id % 5 as int) v", f"cast(id % {partitions} as int) p")
     table = make(spark, table_path, frame, partition_by=["p"] if partitions > 1 else [])
@@ -129,7 +129,7 @@ def test_conditions_of_a_reader_still_choose_files_and_row_groups(spark, table_p
     """Files without dead rows are asked for the rows in question; of the others, those in other partitions are not opened."""
     frame = spark.range(60).selectExpr("cast(id as int) id", "cast(id % 5 as int) v", "cast(id % 3 as int) p")
     make(spark, table_path, frame, partition_by=["p"]).delete("v = 0")
-    rowlock.write(spark.createDataFrame([(100, 1, 1), (101, 1, 2)], "id int, v int, p int"), table_path)
+    add(spark, table_path, [(100, 1, 1), (101, 1, 2)], "id int, v int, p int")
 
     def plan(condition):
         return rowlock.read(spark, table_path).where(condition)._jdf.queryExecution().executedPlan().toString()
@@ -268,7 +268,7 @@ def test_functions_and_views_that_were_registered_late(spark, table_path, monkey
     spark.udf.register("late_plus", lambda x: x + 100, "int")
     is_even = F.udf(lambda x: x % 2 == 0, "boolean")
     spark.range(3, 6).selectExpr("cast(id as int) k").createOrReplaceTempView("late_rows")
-    with winner(lambda: rowlock.write(spark.createDataFrame([(20, "w"), (21, "w")], "id int, s string"), table_path)):
+    with winner(lambda: add(spark, table_path, [(20, "w"), (21, "w")], "id int, s string")):
         table.update(is_even("id"), {"id": "late_plus(id)"})
     table.delete("late_plus(id) = 109")
     table.alias("t").merge(spark.table("late_rows").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"id": "late_plus(s.k)", "s": "upper(t.s)"}).execute()
@@ -430,7 +430,7 @@ def test_empty_tables_and_statements_that_meet_nothing(spark, table_path):
         table.delete()
         table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().whenNotMatchedBySourceDelete().execute()
         table.optimize().executeCompaction()
-    rowlock.write(spark.createDataFrame([(5, 5)], "id int, v int"), table_path)
+    add(spark, table_path, [(5, 5)], "id int, v int")
     with unchanged(table_path):
         table.update("id = 1", {"v": "1"})
         table.delete("false")

@@ -22,7 +22,7 @@ from rowlock import DeltaTable
 from rowlock.api.stream_source import source
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableNotFound, UnsupportedFeature, VersionNotFound
-from spark.support import make
+from spark.support import add, make
 
 pytestmark = pytest.mark.spark
 Batches = list[list[tuple[Any, ...]]]
@@ -92,7 +92,7 @@ def table(spark: SparkSession, path: str, *, files: int = 3, **properties: str) 
 
 
 def append(spark: SparkSession, path: str, *numbers: int) -> None:
-    rowlock.write(spark.createDataFrame([(n, n * 10, "a") for n in numbers], "id int, v int, p string").coalesce(1), path)
+    add(spark, path, [(n, n * 10, "a") for n in numbers], "id int, v int, p string")
 
 
 def test_the_first_rows_in_slices_then_each_version_through_stops(spark: SparkSession, table_path: str, tmp_path: Path) -> None:

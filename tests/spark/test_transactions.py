@@ -22,6 +22,7 @@ from rowlock.exceptions import (
     MultipleMatches,
     SchemaMismatch,
 )
+from spark.support import add
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +33,7 @@ def frame(spark: SparkSession, *rows: tuple[int, int | None]) -> DataFrame:
 
 @pytest.fixture
 def table(spark: SparkSession, table_path: str) -> DeltaTable:
-    rowlock.write(frame(spark, (1, 10), (2, 20), (3, 30)), table_path)
+    add(spark, table_path, [(1, 10), (2, 20), (3, 30)], "k bigint, v bigint")
     return DeltaTable.forPath(spark, table_path)
 
 

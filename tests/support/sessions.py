@@ -87,6 +87,10 @@ def _builder(settings: dict[str, str]) -> Any:
 
 
 def _started(builder: Any) -> SparkSession:
+    from py4j.java_gateway import java_import
+
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    for name in ("PythonRDD", "SerDeUtil", "SimplePythonFunction"):  # createDataFrame asks for them by these names, which are looked for in 300 JARs otherwise
+        java_import(session._jvm, f"org.apache.spark.api.python.{name}")
     return session

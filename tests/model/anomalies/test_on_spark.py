@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -37,7 +38,8 @@ class Session:
 class World:
     def __init__(self, spark: SparkSession, path: str, anomaly: Anomaly) -> None:
         self._spark, self._path = spark, path
-        rowlock.write(spark.createDataFrame(list(anomaly.rows), "k bigint, v bigint"), path)
+        rows = pa.Table.from_pylist([dict(zip(("k", "v"), row, strict=True)) for row in anomaly.rows], pa.schema({"k": pa.int64(), "v": pa.int64()}))
+        rowlock.append(path, rows)
 
     def begin(self, level: str, policy: str) -> Session:
         return Session(self._spark, rowlock.DeltaTable.forPath(self._spark, self._path).transaction(isolation=level, on_conflict=policy))

@@ -33,7 +33,7 @@ from rowlock_simulation.serial import SerialTable
 from support.locks.clocks import TestClock
 from support.locks.registers import Unreliable
 
-CASES = int(os.environ.get("ROWLOCK_LOCK_CASES", "300"))
+CASES = int(os.environ.get("ROWLOCK_LOCK_CASES", "200"))
 SEEN: Counter[str] = Counter()
 
 

@@ -12,7 +12,7 @@ from rowlock.exceptions import ConstraintViolated
 from rowlock_simulation.memory.sql.script import Append, Script
 from rowlock_simulation.serial import SerialTable, bag
 
-CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "400")) // 10
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200")) // 10
 
 
 @given(history=histories(several_statements=True))
