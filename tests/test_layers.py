@@ -54,7 +54,7 @@ ONLY_IN = {
     "engines/spark": {"pyspark", "py4j"},
     "storage": {"obstore", "boto3", "botocore", "psycopg", "s3fs", "gcsfs", "adlfs", "fsspec", "google", "azure", "deltalake", "pyarrow.fs"},
 }
-PURE = ("protocol", "conflict", *(f"advice/{name}.py" for name in ("advice", "costs", "history", "keys", "participants", "timeline")))
+PURE = ("protocol", "conflict", *(f"advice/{name}.py" for name in ("advice", "costs", "history", "keys", "timeline")))
 NO_IO_MODULES = {
     "os", "shutil", "tempfile", "glob", "socket", "subprocess", "time", "random", "secrets", "threading", "multiprocessing", "asyncio",
     "urllib.request", "http", "requests", "sqlite3", "rowlock.clock", "rowlock.limits", "rowlock.caches", "rowlock.storage", "rowlock.log.table_log", "pyarrow.fs", "pyarrow.dataset",

@@ -12,22 +12,22 @@ from tools.structure import circles, circles_of_rooms, heights, main, modules, u
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS = {
-    "": 2245,  # the last 7: threads of a call have its context; 2 before: two conditions of delta-spark's; before it 4: limits for bins that Arrow rewrites, and sorts; of them 16: what belongs to a thread is asked of the seam, so that actors of a simulation may share one; transaction gave 9
-    "advice": 1682,
-    "api": 8499,  # the last 11: until when the owner of a transaction over several tables waits; 3 before: a table that is replaced with rows is a step of an application; before it 18: defaults and comments of columns stay where a table is replaced by its own rows, or a stream makes one
-    "boundary": 790,  # the last 4: the ids of the rows of one file, which engines/spark told itself before
-    "cli": 3466,  # the last 227: rowlock demo --together, rowlock settle
-    "conflict": 867,
-    "engines/appends": 400,
-    "engines/spark": 11345,  # 207 went to parquet with the curves; the last 5: a char column of partitions has the mark of one; before it 27: queries that are stopped at the end of their program; the last 59: char(n) and varchar(n) within structs, arrays and maps, as the session takes them; conditions of a MERGE see the columns of now
-    "locks": 558,
-    "log": 2146,  # the last 42: structs of statistics become JSON by column, for a fifth of the time; 23 before: instants that Spark wrote as INT96, days in its former calendar; before it 133: statistics and partition values of checkpoints as structs; 2 before: checkpoints are decoded in portions; protocol gave 9
+    "": 2187,  # the last 7: threads of a call have its context; 2 before: two conditions of delta-spark's; before it 4: limits for bins that Arrow rewrites, and sorts; of them 16: what belongs to a thread is asked of the seam, so that actors of a simulation may share one; transaction gave 9
+    "advice": 1648,
+    "api": 8393,  # the last 11: until when the owner of a transaction over several tables waits; 3 before: a table that is replaced with rows is a step of an application; before it 18: defaults and comments of columns stay where a table is replaced by its own rows, or a stream makes one
+    "boundary": 747,  # the last 4: the ids of the rows of one file, which engines/spark told itself before
+    "cli": 3454,  # the last 227: rowlock demo --together, rowlock settle
+    "conflict": 814,
+    "engines/appends": 374,
+    "engines/spark": 11084,  # 207 went to parquet with the curves; the last 5: a char column of partitions has the mark of one; before it 27: queries that are stopped at the end of their program; the last 59: char(n) and varchar(n) within structs, arrays and maps, as the session takes them; conditions of a MERGE see the columns of now
+    "locks": 551,
+    "log": 2128,  # the last 42: structs of statistics become JSON by column, for a fifth of the time; 23 before: instants that Spark wrote as INT96, days in its former calendar; before it 133: statistics and partition values of checkpoints as structs; 2 before: checkpoints are decoded in portions; protocol gave 9
     "maintenance": 2445,  # the last 44: what OPTIMIZE makes of the files it chose came from api, which gave 57; before it the last 102: `rowlock settle`, with a decision by hand
-    "parquet": 2274,  # the calendar of footers went to protocol; the last 277: curves, which lay in engines/spark (207), and clustering and ZORDER by Arrow, for a quarter of the processor time; before it 362: OPTIMIZE and REORG by Arrow, a portion at a time, in a quarter of the time (332); columns with NaN have no bounds in footers (30)
-    "protocol": 6540,  # the last 12: which calendar a footer says, for data files and checkpoints alike, which parquet and log gave; before it 13: properties of checkpoints; 1 before: a partition column's name has its own condition; before it 14: a definition that is checked once and statistics of few rows without Arrow (a tenth of a simulated schedule); 22 before: statistics of rows that come in portions; 9: more of Spark's settings of data files
-    "storage": 3278,  # the last 12: one loop asks again for both claims, and what is refused after an unclear request is unknown; a lock of the lane that comes too late is released
+    "parquet": 2269,  # the calendar of footers went to protocol; the last 277: curves, which lay in engines/spark (207), and clustering and ZORDER by Arrow, for a quarter of the processor time; before it 362: OPTIMIZE and REORG by Arrow, a portion at a time, in a quarter of the time (332); columns with NaN have no bounds in footers (30)
+    "protocol": 6474,  # the last 12: which calendar a footer says, for data files and checkpoints alike, which parquet and log gave; before it 13: properties of checkpoints; 1 before: a partition column's name has its own condition; before it 14: a definition that is checked once and statistics of few rows without Arrow (a tenth of a simulated schedule); 22 before: statistics of rows that come in portions; 9: more of Spark's settings of data files
+    "storage": 3097,  # the last 12: one loop asks again for both claims, and what is refused after an unclear request is unknown; a lock of the lane that comes too late is released
     "testing": 126,
-    "transaction": 7631,  # the last 72: readers without the right to write see a transaction over several tables that is decided (51), its owner may wait for the decision only (21); 15 before: a table that is replaced with rows is a step of an application; before it 5: a checkpoint after DROP FEATURE is of the table that is there
+    "transaction": 7499,  # the last 72: readers without the right to write see a transaction over several tables that is decided (51), its owner may wait for the decision only (21); 15 before: a table that is replaced with rows is a step of an application; before it 5: a checkpoint after DROP FEATURE is of the table that is there
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 # Delta-spark's conditions for what drawn statements named otherwise: 15 to 20 in each of five rooms.

@@ -18,8 +18,7 @@ import rowlock.transaction as _folder
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from rowlock import exceptions as exceptions
-    from rowlock import streaming as streaming
+    from rowlock import exceptions as exceptions, streaming as streaming
     from rowlock.api.append import append
     from rowlock.api.change_feed import changes
     from rowlock.api.enable import enable, sql
@@ -27,39 +26,16 @@ if TYPE_CHECKING:
     from rowlock.engines.spark.session.session import spark
     from rowlock.limits import Limits, set_limits
     from rowlock.storage.registers import create_lock_table
-    from rowlock.tables import DeltaTable, MultiTableTransaction, read, read_together, run, write
-    from rowlock.tables import transaction as transaction
+    from rowlock.tables import DeltaTable, MultiTableTransaction, read, read_together, run, transaction as transaction, write
     from rowlock.transaction.multi_table import MultiTableReceipt
     from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, WriteMode
     from rowlock.transaction.state.receipt import Conflict, Receipt
 
 __all__ = [
-    "Conflict",
-    "DeltaTable",
-    "Granularity",
-    "Isolation",
-    "Limits",
-    "Lock",
-    "MultiTableReceipt",
-    "MultiTableTransaction",
-    "OnConflict",
-    "Receipt",
-    "WriteMode",
-    "__version__",
-    "append",
-    "changes",
-    "create_lock_table",
-    "enable",
-    "read",
-    "read_together",
-    "run",
-    "set_limits",
-    "spark",
-    "sql",
-    "to_arrow",
-    "transaction",
-    "write",
-]
+    "Conflict", "DeltaTable", "Granularity", "Isolation", "Limits", "Lock", "MultiTableReceipt", "MultiTableTransaction", "OnConflict", "Receipt",
+    "WriteMode", "__version__", "append", "changes", "create_lock_table", "enable", "read", "read_together", "run", "set_limits", "spark", "sql",
+    "to_arrow", "transaction", "write",
+]  # fmt: skip
 
 _LAZY = {
     **dict.fromkeys(("DeltaTable", "MultiTableTransaction", "read", "read_together", "run", "write"), "rowlock.tables"),

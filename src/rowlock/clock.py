@@ -21,23 +21,18 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since the epoch (UTC)."""
-        ...
 
     def monotonic_s(self) -> float:
         """Seconds on a clock that never goes back; only differences mean something."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Pauses the calling thread."""
-        ...
 
     def random(self) -> float:
         """A float in [0, 1), for jitter."""
-        ...
 
     def new_id(self) -> uuid.UUID:
         """A fresh random UUID (version 4)."""
-        ...
 
 
 class SystemClock:

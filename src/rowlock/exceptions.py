@@ -53,10 +53,6 @@ from typing import Any, ClassVar, Literal
 from rowlock.conditions import ANALYSIS, ANY, NO_STATE, RUNTIME, UNSUPPORTED, Condition, named
 
 
-def _unjoined(kind: type[Any], raised: str) -> type[Any]:
-    return kind
-
-
 class RowlockError(Exception):
     """Base of all errors.
 
@@ -76,7 +72,7 @@ class RowlockError(Exception):
 
     raised: ClassVar[str] = ANY
     """The name of PySpark's exception where the condition names none."""
-    _join: ClassVar[Callable[[type[Any], str], type[Any]]] = staticmethod(_unjoined)
+    _join: ClassVar[Callable[[type[Any], str], type[Any]]] = staticmethod(lambda kind, _: kind)
     """Makes a class that is one of PySpark's, too; the Spark engine sets it, since only that imports pyspark."""
 
     def __new__(cls, *_: Any, condition: Condition | None = None, **__: Any) -> Any:

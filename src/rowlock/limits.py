@@ -158,15 +158,9 @@ def _in_units(name: str, value: int) -> str:
 
 NAMES = tuple(f.name for f in fields(Limits))
 _PORTIONS = (
-    "collected_positions_rows",
-    "sampled_rows",
-    "snapshot_chunk_files",
-    "backfill_files",
-    "group_files",
-    "copied_piece_bytes",
-    "request_threads",
+    "collected_positions_rows", "sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files", "copied_piece_bytes", "request_threads",
     "file_threads",
-)
+)  # fmt: skip
 """Limits on work that is done in portions, or side by side: at least one item at a time."""
 _lock = threads.module_lock()
 _current: Limits | None = None

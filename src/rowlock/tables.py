@@ -15,19 +15,7 @@ from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
 from rowlock.api.transaction import DeltaTransaction
 
 __all__ = [
-    "DeltaMergeBuilder",
-    "DeltaMergeMatchedActionBuilder",
-    "DeltaMergeNotMatchedActionBuilder",
-    "DeltaMergeNotMatchedBySourceActionBuilder",
-    "DeltaOptimizeBuilder",
-    "DeltaTable",
-    "DeltaTableBuilder",
-    "DeltaTransaction",
-    "IdentityGenerator",
-    "MultiTableTransaction",
-    "read",
-    "read_together",
-    "run",
-    "transaction",
-    "write",
-]
+    "DeltaMergeBuilder", "DeltaMergeMatchedActionBuilder", "DeltaMergeNotMatchedActionBuilder", "DeltaMergeNotMatchedBySourceActionBuilder",
+    "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "DeltaTransaction", "IdentityGenerator", "MultiTableTransaction", "read",
+    "read_together", "run", "transaction", "write",
+]  # fmt: skip

@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 
 from rowlock import clock, extras
 from rowlock.exceptions import DeltaConcurrentModificationException
-from rowlock.transaction.state import accounts
+from rowlock.transaction.state import phases
+from rowlock.transaction.state.call import writer
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.writer import writer
 
 extras.need("rowlock.telemetry", "opentelemetry")
 
@@ -58,7 +58,7 @@ def instrument(*, meter_provider: MeterProvider | None = None, tracer_provider: 
     Raises:
         InvalidInput: The extra `otel` is not installed (on import).
     """
-    return accounts.listen(_Recorder(meter_provider, tracer_provider))
+    return phases.listen(_Recorder(meter_provider, tracer_provider))
 
 
 class _Recorder:

@@ -56,31 +56,24 @@ class Threads(Protocol):
 
     def lock(self) -> Lock:
         """A new lock."""
-        ...
 
     def reentrant_lock(self) -> ReentrantLock:
         """A new lock that its thread may acquire again."""
-        ...
 
     def event(self) -> Event:
         """A new flag, not set."""
-        ...
 
     def start(self, call: Callable[[], object], name: str) -> None:
         """Runs `call` in a thread that does not keep the program alive.  Raises RuntimeError where no thread can be started."""
-        ...
 
     def side_by_side(self, call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
         """Calls `call` on each item, in at most `threads` threads (see the function of this name)."""
-        ...
 
     def of_process(self, make: Callable[[], T]) -> T:
         """The one object of this process that `make` made at first use."""
-        ...
 
     def of_thread(self, make: Callable[[], T]) -> T:
         """The one object of the calling thread that `make` made at first use."""
-        ...
 
 
 class SystemThreads:

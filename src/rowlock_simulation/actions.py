@@ -15,14 +15,13 @@ from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
-from rowlock.transaction.definition import alteration, backfill
+from rowlock.transaction.definition import alteration, table_features
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.multi_table import MultiTableReceipt
-from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.state.shared import snapshot_of
-from rowlock.transaction.transaction import Table, Transaction
+from rowlock.transaction.transaction import RERUNS, StagingTransaction, Table, Transaction, run_again
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation import foreign
@@ -129,7 +128,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "restore":
             _restore(action, table, done)
         case "property":
-            done.receipt = backfill.set_properties(table.state, table.statement_engine, action.properties)
+            done.receipt = table_features.set_properties(table.state, table.statement_engine, action.properties)
         case "alter":
             done.receipt = _alter(table, *action.alter)
         case "checkpoint":

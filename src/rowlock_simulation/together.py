@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from rowlock import clock
 from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, commit, heads_together
-from rowlock.transaction.run import RERUNS, run_again
 from rowlock.transaction.state.options import Options
-from rowlock.transaction.transaction import Table, Transaction
+from rowlock.transaction.transaction import RERUNS, Table, Transaction, run_again
 from rowlock.transaction.two_phase.prepare import Part
 from rowlock_simulation.actions import Action, Done, read, runs_again
 from rowlock_simulation.draw import COUNTERS, UPSERTS

@@ -22,8 +22,7 @@ from rowlock.log.checkpoint_writer import checkpoint_bytes
 from rowlock.log.segment import find_segment
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol import bounds, names, partition_values, paths, statistics
-from rowlock.protocol import deletion_vector as dv
+from rowlock.protocol import bounds, deletion_vector as dv, names, partition_values, paths, statistics
 from rowlock.protocol.schema import PrimitiveType, parse_schema
 from rowlock.storage.memory import MemoryStore
 

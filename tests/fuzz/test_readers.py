@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from fuzz.targets import SEEDS, TARGETS, run
 

@@ -14,8 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable as SparkDelta
-from deltalake import DeltaTable as RustDelta
-from deltalake import write_deltalake
+from deltalake import DeltaTable as RustDelta, write_deltalake
 from pyspark.sql import SparkSession
 
 import rowlock

@@ -30,8 +30,7 @@ from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, prepared_in, relative_place
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
-from rowlock.transaction import commit as loop
-from rowlock.transaction import multi_table
+from rowlock.transaction import commit as loop, multi_table
 from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
 from rowlock.transaction.publish.abort_marker import ABORT
 from rowlock.transaction.state import shared

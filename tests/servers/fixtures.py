@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from servers import azurite as azurite_server
-from servers import chromium as browser
-from servers import dynamodb as dynamodb_server
-from servers import gcs as gcs_server
-from servers import hdfs as hdfs_server
-from servers import minio as minio_server
-from servers import postgres as postgres_server
+from servers import (
+    azurite as azurite_server,
+    chromium as browser,
+    dynamodb as dynamodb_server,
+    gcs as gcs_server,
+    hdfs as hdfs_server,
+    minio as minio_server,
+    postgres as postgres_server,
+)
 from servers.azurite import Azurite
 from servers.chromium import Chromium
 from servers.dynamodb import DynamoDb

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from servers import minio as minio_server
-from servers import programs
+from servers import minio as minio_server, programs
 from servers.azurite import Azurite
 from servers.dynamodb import DynamoDb
 from servers.gcs import Gcs

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.statements.row_order import ordered_frame
+from rowlock.engines.spark.statements.compaction import ordered_frame
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.parquet.curves import Order
 from rowlock.protocol.clustering import Clustering, logical_columns

@@ -7,12 +7,11 @@ import math
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from rowlock.parquet.checks import holds
 from rowlock.protocol.char_varchar import KEY
-from rowlock.protocol.conditions import Undecided, parsed
+from rowlock.protocol.constraints import Undecided, parsed
 from rowlock.protocol.predicates import Not
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 

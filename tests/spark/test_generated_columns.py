@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 import rowlock

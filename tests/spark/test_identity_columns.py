@@ -17,7 +17,7 @@ import rowlock
 from interop.readers import commit_files, rows_by_all
 from rowlock import DeltaTable
 from rowlock.exceptions import InvalidInput, MetadataChangedException, SchemaMismatch, StatementRefused, UnsupportedFeature
-from rowlock.protocol.identity import HIGH_WATER_MARK
+from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.storage.open import open_store
 from rowlock.tables import IdentityGenerator
 from rowlock.transaction.definition import identity

@@ -9,8 +9,7 @@ from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.statements.merge import MergeRun
-from rowlock.engines.spark.statements.merge_job import MergeJob
+from rowlock.engines.spark.statements.merge import MergeJob, MergeRun
 from rowlock.engines.spark.statements.sources import pin
 from rowlock.exceptions import ConstraintViolated
 from spark.support import make, read, take_route, unchanged, winner

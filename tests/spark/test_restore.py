@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from delta.tables import DeltaTable as theirs_at
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.utils import AnalysisException
 
 import rowlock

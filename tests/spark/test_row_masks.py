@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 import rowlock
 from rowlock import DeltaTable
 from rowlock.engines.spark import driver_rows
-from rowlock.engines.spark.catalyst.row_masks import RowMask
-from rowlock.engines.spark.statements.row_statements import RowPlan
+from rowlock.engines.spark.statements.row_statements import RowMask, RowPlan
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("what it writes, other tests write too")]
 
@@ -189,7 +188,7 @@ def test_a_row_for_which_the_condition_raises_is_kept(spark: SparkSession, table
 def test_the_different_values_of_columns() -> None:
     import pyarrow as pa
 
-    from rowlock.engines.spark.catalyst.row_masks import different_values
+    from rowlock.engines.spark.statements.row_statements import different_values
 
     rows = pa.table({"a": ["x", None, "x", "y", None], "b": [1, 1, 1, None, 1]})
     told = different_values(rows, 3)

@@ -9,8 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 import rowlock
 from rowlock import DeltaTable

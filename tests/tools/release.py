@@ -113,8 +113,8 @@ USES = {
     "cli": 'import subprocess\nassert "WRITE" in subprocess.run(["rowlock", "history", "t"], capture_output=True, text=True, check=True).stdout'
     + ASKS_FOR_SPARK,
     "otel": "import rowlock.telemetry\nrowlock.telemetry.instrument()()" + ASKS_FOR_SPARK,
-    "dynamodb": "import rowlock.storage.registers.dynamodb, boto3" + ASKS_FOR_SPARK,
-    "postgresql": "import rowlock.storage.registers.postgresql, psycopg" + ASKS_FOR_SPARK,
+    "dynamodb": "import rowlock.storage.registers, boto3" + ASKS_FOR_SPARK,
+    "postgresql": "import rowlock.storage.registers, psycopg" + ASKS_FOR_SPARK,
     "spark,java": STATEMENT + WITHOUT_COMMAND,
     "spark,java,connect": "import pyspark.sql.connect.session" + STATEMENT,
 }

@@ -22,7 +22,7 @@ from model.schedules.play import schema_string
 from rowlock import telemetry
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.transaction.definition import creation
-from rowlock.transaction.state import accounts
+from rowlock.transaction.state import phases
 from rowlock.transaction.transaction import Options
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import commit, run, stage
@@ -118,7 +118,7 @@ def test_a_listener_that_fails_changes_nothing(world: InMemory, caplog: pytest.L
         def failed(self, table: str, operation: str, error: Any) -> None:
             raise ValueError("no such meter")
 
-    stop = accounts.listen(Broken())
+    stop = phases.listen(Broken())
     try:
         assert run(world.table, parse("UPDATE SET v = 7 WHERE k = 2")).version == 2
     finally:

@@ -16,16 +16,14 @@ from rowlock import arguments, progress
 from rowlock.api.row_writes import create_with_rows, head_or_created, widened_metadata
 from rowlock.boundary.engine import Statement
 from rowlock.caches import TABLES, Cache
-from rowlock.engines.appends.conforming import Fitting, schema_of_rows
-from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.engines.appends.source import Rows, rows_of
-from rowlock.engines.appends.staging import stage_rows
+from rowlock.engines.appends.engine import ArrowEngine, stage_rows
+from rowlock.engines.appends.source import Fitting, Rows, rows_of, schema_of_rows
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import file_block
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.storage.open import open_store
-from rowlock.transaction import run
+from rowlock.transaction import transaction
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state import call
@@ -147,9 +145,9 @@ class _Writer:
     def append(self, head: Snapshot, merge_schema: bool) -> Receipt:
         """Commits the rows to a table that is there; `head` is what is known of it."""
         table = Table(self._state.log, self._engine, state=self._state)
-        return run.run(table, "WRITE", self._plan, metadata=self._wider if merge_schema else None, app=self._app, snapshot=head)
+        return transaction.run(table, "WRITE", self._plan, metadata=self._wider if merge_schema else None, app=self._app, snapshot=head)
 
-    def _plan(self, snapshot: Snapshot) -> run.Planned:
+    def _plan(self, snapshot: Snapshot) -> transaction.Planned:
         """Stages the rows under a snapshot's schema, as one append statement."""
         self._engine.check_appendable(snapshot)
         fitting = self._fitting(snapshot)

@@ -11,8 +11,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.change_feed import changed_rows, changes_frame, refuse_its_columns
-from rowlock.engines.spark.frames.reading import milliseconds, session_zone
+from rowlock.engines.spark.frames.reading import changed_rows, changes_frame, milliseconds, refuse_its_columns, session_zone
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot

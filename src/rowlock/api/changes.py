@@ -12,7 +12,7 @@ from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.statements.row_statements import delete_statement, update_statement
-from rowlock.transaction.run import Planned
+from rowlock.transaction.transaction import Planned
 
 
 class Changes:

@@ -11,7 +11,7 @@ from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.computed_columns import furthest_number
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema
-from rowlock.protocol.identity import is_identity
+from rowlock.protocol.column_values import is_identity
 from rowlock.transaction.definition import alteration, identity
 from rowlock.transaction.definition.alteration import ColumnEdit
 

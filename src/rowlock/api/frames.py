@@ -11,24 +11,9 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from rowlock import arguments
-from rowlock.api import expressions
+from rowlock.api import expressions, overwrites
 from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
-from rowlock.api.overwrites import (
-    Overwrite,
-    PartitionOverwriteMode,
-    columns_of_replaced,
-    matching_of,
-    no_table_yet,
-    not_the_same,
-    overwrite_matching,
-    overwrite_of,
-    overwrite_statements,
-    rearrange,
-    stage_of,
-    writer_of,
-)
-from rowlock.api.overwrites import overwrite_schema as overwrite_schema_of
 from rowlock.api.row_writes import Made, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
 from rowlock.api.transaction import append_statements
@@ -42,11 +27,11 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema_fit import check_names
 from rowlock.transaction.definition import creation, replacement
-from rowlock.transaction.run import Planned
 from rowlock.transaction.state import call
 from rowlock.transaction.state.options import WriteMode, application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import snapshot_of
+from rowlock.transaction.transaction import Planned
 
 MODES = get_args(WriteMode)
 
@@ -113,7 +98,7 @@ def write(
     storage_options: Mapping[str, str] | None = None,
     *,
     overwrite_schema: bool = False,
-    partition_overwrite_mode: PartitionOverwriteMode | None = None,
+    partition_overwrite_mode: overwrites.PartitionOverwriteMode | None = None,
     replace_using: str | Sequence[str] | None = None,
     replace_on: str | Column | None = None,
     target_alias: str | None = None,
@@ -182,8 +167,8 @@ def write(
     arguments.one_of(mode, "mode", MODES, path)
     if merge_schema is not None:
         arguments.flag(merge_schema, "merge_schema")
-    matching = matching_of(replace_on, replace_using, target_alias, path)
-    what = overwrite_of(frame.sparkSession, path, mode, replace_where, overwrite_schema, partition_overwrite_mode, matching, data_change)
+    matching = overwrites.matching_of(replace_on, replace_using, target_alias, path)
+    what = overwrites.overwrite_of(frame.sparkSession, path, mode, replace_where, overwrite_schema, partition_overwrite_mode, matching, data_change)
     for text, name in ((user_metadata, "user_metadata"), (compression, "compression")):
         if text is not None:
             arguments.text(text, name)
@@ -215,7 +200,7 @@ class _Write:
     df: DataFrame
     mode: WriteMode
     partition_by: Sequence[str]
-    what: Overwrite
+    what: overwrites.Overwrite
     app: SetTransaction | None
     merge_schema: bool
     max_records: int | None
@@ -223,9 +208,9 @@ class _Write:
     def create(self, properties: Mapping[str, str]) -> Receipt:
         """Version 0 with the rows in it."""
         if self.what.same:
-            raise no_table_yet(self.handle.path)
+            raise overwrites.no_table_yet(self.handle.path)
         said = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
-        stage = stage_of(self.handle, self.df, self.max_records)
+        stage = overwrites.stage_of(self.handle, self.df, self.max_records)
         return create_with_rows(
             self.handle.state, columns_of_frame(self.df), stage, partition_by=self.partition_by, properties=properties, mode=said, app=self.app
         )
@@ -241,16 +226,18 @@ class _Write:
         if self.mode == "ignore":
             return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
         if self.what.schema:
-            return overwrite_schema_of(self.handle, self.df, partition_by=self.partition_by, app=self.app, max_records=self.max_records)
+            return overwrites.overwrite_schema(self.handle, self.df, partition_by=self.partition_by, app=self.app, max_records=self.max_records)
         creation.check_layout(snapshot, self.partition_by, columns_of_frame(self.df))
         if self.what.same:
             assert not isinstance(self.what.where, Column)
             if self.merge_schema and self._wider(snapshot) is not snapshot.metadata:
-                raise not_the_same(self.handle.path, "they have columns that the table lacks: drop them, or leave it out", "Change the Delta table schema")
-            return rearrange(self.handle, self.df, self.what.where)
+                raise overwrites.not_the_same(
+                    self.handle.path, "they have columns that the table lacks: drop them, or leave it out", "Change the Delta table schema"
+                )
+            return overwrites.rearrange(self.handle, self.df, self.what.where)
         wider = self._wider if self.merge_schema else None
         if self.what.matching is not None:
-            return overwrite_matching(self.handle, self.df, self.what.matching, metadata=wider, app=self.app, max_records=self.max_records)
+            return overwrites.overwrite_matching(self.handle, self.df, self.what.matching, metadata=wider, app=self.app, max_records=self.max_records)
         return self.handle.run("WRITE", self._plan, metadata=wider, app=self.app)
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
@@ -259,43 +246,15 @@ class _Write:
     def _plan(self, evaluator: Evaluator, snapshot: Snapshot) -> Planned:
         if self.mode == "append":
             return append_statements(evaluator, snapshot, self.df, self.max_records)
-        return overwrite_statements(evaluator, snapshot, self.df, self.what, max_records=self.max_records)
+        return overwrites.overwrite_statements(evaluator, snapshot, self.df, self.what, max_records=self.max_records)
 
 
-def create_with_rows_of(
-    df: DataFrame,
-    path: str,
-    made: Made,
-    *,
-    partition_by: Sequence[str],
-    properties: Mapping[str, str],
-    app: SetTransaction | None = None,
-    user_metadata: str | None = None,
-    max_records: int | None = None,
-    **options: Any,
-) -> Receipt:
-    """Makes a table with the columns and the rows of a DataFrame, as `made` says.  Raises TableExists, and what making a table raises."""
-    handle = Handle(df.sparkSession, path)
-    check_names(df.columns, handle.path)
-    with handle.commits("create", user_metadata, **options), handle.step(app) as step:
-        receipt = create_with_rows(
-            handle.state,
-            columns_of_frame(df),
-            stage_of(handle, df, max_records),
-            partition_by=partition_by,
-            properties=properties,
-            mode="ErrorIfExists",
-            app=step,
-            made=made,
-        )
-        return handle.compacted(receipt)
-
-
-def replace_with_rows(
+def make_with_rows(
     handle: Handle,
     df: DataFrame,
     made: Made,
     *,
+    replaces: bool,
     partition_by: Sequence[str],
     properties: Mapping[str, str],
     app: SetTransaction | None = None,
@@ -303,27 +262,26 @@ def replace_with_rows(
     max_records: int | None = None,
     **options: Any,
 ) -> Receipt:
-    """Replaces a table that is there by one with the columns and rows of a DataFrame, in one commit; others' work of meanwhile is replaced, too.
+    """Makes a table with the columns and the rows of a DataFrame, as `made` says.
 
-    Raises ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then, else what making a table raises.
+    With `replaces` in place of the one that is there, in one commit: others' work of meanwhile is replaced, too.  Raises TableExists without it, with it
+    ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then; and what making a table raises.
     """
     check_names(df.columns, handle.path)
+    layout: dict[str, Any] = {"partition_by": partition_by, "properties": properties}
     with handle.commits("create", user_metadata, **options), handle.step(app) as step:
-        metadata = metadata_of_rows(
-            columns_of_replaced(handle, df),
-            handle.path,
-            partition_by=partition_by,
-            properties=properties,
-            description=made.description,
-            cluster_by=made.cluster_by,
-        )
+        if not replaces:
+            stage = overwrites.stage_of(handle, df, max_records)
+            return handle.compacted(create_with_rows(handle.state, columns_of_frame(df), stage, **layout, mode="ErrorIfExists", app=step, made=made))
+        columns = overwrites.columns_of_replaced(handle, df)
+        metadata = metadata_of_rows(columns, handle.path, **layout, description=made.description, cluster_by=made.cluster_by)
         return replacement.replace_table(
             handle.state,
             metadata,
             cluster_by=made.cluster_by,
             operation=made.operation,
             managed=made.managed,
-            write=writer_of(handle, df, max_records),
+            write=overwrites.writer_of(handle, df, max_records),
             properties=properties,
             app=step,
         )

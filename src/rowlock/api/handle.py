@@ -29,13 +29,12 @@ from rowlock.protocol.schema import type_name
 from rowlock.protocol.session_settings import ROWS, Work
 from rowlock.storage import hadoop
 from rowlock.storage.open import open_store
-from rowlock.transaction import run
-from rowlock.transaction.run import Planned
+from rowlock.transaction import transaction
 from rowlock.transaction.state import call
+from rowlock.transaction.state.call import in_session
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, logger, state_of
-from rowlock.transaction.state.writer import in_session
-from rowlock.transaction.transaction import Table
+from rowlock.transaction.transaction import Planned, Table
 
 hadoop.serve(hadoop_files.open_files, options_of_session)
 Plan = Callable[[Evaluator, Snapshot], Planned]
@@ -57,29 +56,23 @@ class Runner(Protocol):
     @property
     def spark(self) -> SparkSession:
         """The user's session."""
-        ...
 
     @property
     def path(self) -> str:
         """The table's root."""
-        ...
 
     @property
     def evaluator(self) -> Evaluator:
         """What evaluates expressions over the table's rows."""
-        ...
 
     def run(self, operation: str, plan: Plan) -> Receipt:
         """Carries out what `plan` makes of a snapshot; the receipt has no version while a transaction is open."""
-        ...
 
     def commits(self, work: Work | None = None, user_metadata: str | None = None) -> AbstractContextManager[None]:
         """A block that goes by the session's settings (see `session_commits`)."""
-        ...
 
     def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
         """A block around a statement, after which its pinned sources are released once no rebase can ask for them."""
-        ...
 
 
 class Handle:
@@ -142,7 +135,7 @@ class Handle:
         work = WORKS[operation]
         with self.commits(work), fixed_variables(self.spark):
             step = call.settings().application if app is None and work in ROWS else None
-            receipt = run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app or step)
+            receipt = transaction.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app or step)
             if step is not None and (receipt.version is not None or receipt.already_committed):
                 reset_step(self.spark)
             return self.compacted(receipt) if work in ROWS else receipt
@@ -155,7 +148,7 @@ class Handle:
             written = self.state.log.commits(receipt.version - 1, receipt.version)[0].adds
             if (statement := auto_compaction(self.state.newest(), written, call.settings())) is not None:
                 said = {"predicate": [], "zOrderBy": [], "clusterBy": [], "auto": True}
-                run.run(self.table, "OPTIMIZE", lambda head: ([auto_compaction(head, written, call.settings()) or statement], said))
+                transaction.run(self.table, "OPTIMIZE", lambda head: ([auto_compaction(head, written, call.settings()) or statement], said))
         except Exception as e:  # noqa: BLE001 - the commit has landed; the next one tries again
             logger.warning("the compaction after version %d of %s failed and will be tried again: %s", receipt.version, self.path, e)
         return receipt

@@ -15,13 +15,12 @@ from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import merge_frame
 from rowlock.engines.spark.session.connect import is_connect
-from rowlock.engines.spark.statements.evolution import check_columns_of_now, columns_set, evolving
-from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, check_clauses, merge_statement
+from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, check_clauses, check_columns_of_now, columns_set, evolving, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
-from rowlock.transaction.run import Planned
 from rowlock.transaction.state.call import settings
+from rowlock.transaction.transaction import Planned
 
 
 class DeltaMergeBuilder:

@@ -20,9 +20,9 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.schema import ColumnPath
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction.run import Planned
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Rewritten
+from rowlock.transaction.transaction import Planned
 
 
 class DeltaOptimizeBuilder:

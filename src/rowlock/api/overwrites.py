@@ -23,22 +23,21 @@ from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.append import append_blocks, append_statement, conform
+from rowlock.engines.spark.statements.append import append_blocks, append_statement, condition_of, conform, matching_statements, partitions_of
 from rowlock.engines.spark.statements.compaction import WITHOUT_CHANGE, check_partition_condition
-from rowlock.engines.spark.statements.overwrites import condition_of, matching_statements, partitions_of
 from rowlock.engines.spark.statements.row_comparison import have_same_rows
 from rowlock.engines.spark.statements.row_statements import delete_statement
 from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
-from rowlock.protocol.defaults import FEATURE as DEFAULTS
+from rowlock.protocol.column_values import DEFAULTS
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema import StructType, nullable
 from rowlock.transaction.definition import replacement
-from rowlock.transaction.run import Planned
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.transaction import Planned
 
 PartitionOverwriteMode = Literal["static", "dynamic"]
 _SETTING = "spark.sql.sources.partitionOverwriteMode"

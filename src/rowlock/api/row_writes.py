@@ -10,14 +10,14 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
-from rowlock.protocol.generated import generated_columns
+from rowlock.protocol.column_values import generated_columns
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import Widening, may_become, merged_schema, stays_in_family
 from rowlock.storage.open import check_is_folder
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition import creation
-from rowlock.transaction.definition.clustering import checked_columns
+from rowlock.transaction.definition.creation import checked_columns
 from rowlock.transaction.definition.head_commit import StagedFiles
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt

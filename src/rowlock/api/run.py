@@ -12,9 +12,9 @@ from rowlock.api.multi_table import MultiTableTransaction, Tables, handles_of, w
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.transaction.multi_table import MultiTableReceipt
-from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, asked
 from rowlock.transaction.state.receipt import Receipt, Reruns
+from rowlock.transaction.transaction import run_again
 from rowlock.transaction.two_phase.prepare import Wait
 
 

@@ -18,13 +18,11 @@ from rowlock.engines.spark.catalyst.column_rules import check_defaults, check_ge
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType, delta_schema, parse_type, stored_field
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
-from rowlock.protocol.defaults import CURRENT_DEFAULT
-from rowlock.protocol.generated import GENERATION_EXPRESSION
-from rowlock.protocol.identity import identity_metadata
+from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, identity_metadata
 from rowlock.protocol.schema import ColumnPath, check_enforceable, parse_schema
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.transaction.definition import creation
-from rowlock.transaction.definition.clustering import named_columns
+from rowlock.transaction.definition.creation import named_columns
 from rowlock.transaction.definition.replacement import replace_table
 
 

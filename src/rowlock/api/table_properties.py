@@ -18,13 +18,12 @@ from rowlock.engines.spark.statements.append import append_blocks, conform
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import files_with_older_types
-from rowlock.protocol import clustering, column_mapping, row_tracking
-from rowlock.protocol import schema as schemas
+from rowlock.protocol import clustering, column_mapping, row_tracking, schema as schemas
 from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.column_mapping import MODE
 from rowlock.protocol.feature_removal import COLUMN_MAPPING, DELETION_VECTORS, TYPE_WIDENING, has_type_changes, without_type_changes
 from rowlock.protocol.properties import validate_properties, validate_together
-from rowlock.transaction.definition import backfill, creation, table_features
+from rowlock.transaction.definition import creation, table_features
 from rowlock.transaction.definition.head_commit import HeadActions, StagedFiles, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
 
@@ -35,7 +34,7 @@ def set_properties(handle: Handle, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises what `backfill.set_properties` and `_turn_off` raise."""
     if _turns_off(handle, properties):
         return _turn_off(handle, properties)
-    return backfill.set_properties(handle.state, handle.table.engine, properties)
+    return table_features.set_properties(handle.state, handle.table.engine, properties)
 
 
 def unset_properties(handle: Handle, keys: Sequence[str]) -> Receipt:

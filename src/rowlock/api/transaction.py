@@ -26,10 +26,9 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.session_settings import Work
 from rowlock.transaction import failed_attempt
-from rowlock.transaction.run import Planned, StagingTransaction
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt, Reruns
-from rowlock.transaction.transaction import Options, Transaction
+from rowlock.transaction.transaction import Options, Planned, StagingTransaction, Transaction
 from rowlock.transaction.waiting.lease_line import LeaseLine
 
 _SEVERAL = "TRANSACTION"

@@ -2,18 +2,28 @@
 
 This module must know neither Spark nor a store.  The format of a block's rows is the engine's own (`payload`);
 the provenance of each row, which the transaction layer needs, is kept beside it, or in the staged files (`boundary.provenance`).
+A staged row is identified by its address: (path, position) of the table row that it replaces, or (`fresh_path` of the MERGE, number) of the
+source row that it was inserted for.
+
+The net row changes for the change data feed (`changes_of`) are computed from the effects at the head, so a rebase needs no bookkeeping for them.
+Tombstones give deleted and updated rows (their values at the head are the old images), derived rows the new images, all other blocks the inserts.
+A row that several statements changed appears once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
+import numpy as np
 from pyroaring import BitMap64
 
-from rowlock.boundary.provenance import Counts, Origin, StoredCounts
+from rowlock.boundary.provenance import Counts, Mask, Origin, StoredCounts, counted, union_by_path
+from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.change_feed import ChangeType
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
 _FRESH = "\0fresh "
 
@@ -131,3 +141,123 @@ class Effects:
     @property
     def num_tombstones(self) -> int:
         return sum(len(b) for b in self.tombstones.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows with one `_change_type`: given as slices of the head's files, or as staged blocks."""
+
+    type: ChangeType
+    slices: tuple[Slice, ...] = ()
+    blocks: tuple[RowBlock, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.slices and not self.blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A live file of the head that loses rows; `whole`: it loses all rows that it has left."""
+
+    file: AddFile
+    whole: bool
+
+
+def changes_of(effects: Effects, live: Mapping[str, AddFile], provenance: Callable[[RowBlock], Origin]) -> tuple[Change, ...]:
+    """The net changes of staged effects, empty ones left out; `live` maps every path with tombstones to its file at the head."""
+    blocks = [b for b in effects.blocks if b.kind != "matched" and b.num_rows]
+    derived = tuple(b for b in blocks if b.kind == "derived")
+    updated: dict[str, BitMap64] = {}
+    for block in derived:
+        updated = union_by_path(updated, provenance(block).bitmaps())
+    old, deleted = [], []
+    for path, positions in sorted(effects.tombstones.items()):
+        if both := positions & updated.get(path, BitMap64()):
+            old.append(Slice(live[path], only=both))
+        if rest := positions - updated.get(path, BitMap64()):
+            deleted.append(Slice(live[path], only=rest))
+    found = (
+        Change("delete", slices=tuple(deleted)),
+        Change("update_preimage", slices=tuple(old)),
+        Change("update_postimage", blocks=derived),
+        Change("insert", blocks=tuple(b for b in blocks if b.kind != "derived")),
+    )
+    return tuple(c for c in found if not c.is_empty)
+
+
+def needs_no_change_files(effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], *, vectors_allowed: bool) -> bool:
+    """Whether add and remove actions alone give every reader a correct change feed, so that no cdc file is needed.
+
+    That is so for rows added in new files, for removed files without a deletion vector, and, where no rows are added,
+    for files that get their first deletion vector.
+    """
+    rows = [b for b in effects.blocks if b.kind != "matched" and b.num_rows]
+    if any(b.kind == "derived" for b in rows) or any(s.dead for s in staged):
+        return False
+    first_vectors = vectors_allowed and not rows
+    return all(loss.file.deletion_vector is None and (loss.whole or first_vectors) for loss in losses)
+
+
+ProvenanceOf = Callable[[RowBlock], Origin]
+
+
+@dataclass(frozen=True, slots=True)
+class LostMatches:
+    """The MERGE matches that an engine recorded in `matched` blocks, and how many of them a delta takes away."""
+
+    staged: Effects
+    gone: Mapping[str, Slice]
+    provenance: ProvenanceOf
+
+    def of(self, statement: int, counts: Mapping[int, Counts | StoredCounts]) -> Counts | None:
+        """How many matches each source row of MERGE `statement` loses; None where no matches were recorded, or none of these is lost.
+
+        Matches are lost with target rows that are gone, and with rows that earlier MERGEs of the transaction inserted
+        and now insert no more (`counts` holds the matches of those MERGEs after the delta).
+        """
+        out: Counts | None = None
+        for block in self.staged.blocks:
+            if block.kind != "matched" or block.statement != statement:
+                continue
+            mask, at = survivors(block, self.gone, counts, self.provenance), 0
+            if mask is None or mask.all():
+                continue
+            if out is None:
+                out = np.zeros(len(self.staged.counts[statement]), np.int64)
+            for part in block.payload.parts():
+                np.add.at(out, part[~mask[at : at + len(part)]], 1)
+                at += len(part)
+        return out
+
+
+def survivors(block: RowBlock, gone: Mapping[str, Slice], counts: Mapping[int, Counts | StoredCounts], provenance: ProvenanceOf) -> Mask | None:
+    """Mask of the rows of a block that survive the delta; None: all do.  An inserted row lives if and only if its match count is 0.
+
+    Origins that are stored in files are read only where the delta meets one of them.
+    """
+    if block.kind == "appended" or (not gone and not counts):
+        return None
+    origin = provenance(block)
+    known = origin.positions
+    hit = {path: fresh_statement(path) for path in origin.paths}
+    hit = {path: fresh for path, fresh in hit.items() if (fresh in counts if fresh is not None else path in gone)}
+    hit = {path: fresh for path, fresh in hit.items() if fresh is not None or path not in known or gone[path].covers(known[path])}
+    if not hit:
+        return None
+    tallies = {fresh: counted(counts[fresh]) for fresh in hit.values() if fresh is not None}
+    mask, start = np.ones(origin.num_rows, dtype=np.bool_), 0
+    for part in origin.parts():
+        for path, rows in part.by_path():
+            if path in hit:
+                at, fresh = part.position[rows], hit[path]
+                mask[start + rows] = tallies[fresh][at] == 0 if fresh is not None else ~_dead(gone[path], at)
+        start += part.num_rows
+    return mask
+
+
+def _dead(gone: Slice, positions: np.ndarray) -> Mask:
+    """Mask of the `positions` that are in the slice `gone`.  They lived before, so a slice of a whole file holds them all."""
+    if gone.only is None:
+        return np.ones(len(positions), dtype=np.bool_)
+    return np.isin(positions, bitmap_to_numpy(gone.only))

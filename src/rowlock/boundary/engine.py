@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from rowlock.boundary.effects import Effects, Propagated, RowBlock, StagedFile
-from rowlock.boundary.lost_matches import LostMatches
+from rowlock.boundary.effects import Change, Effects, LostMatches, Propagated, RowBlock, StagedFile
 from rowlock.boundary.provenance import Mask, Origin, Provenance
-from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities
 from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
@@ -71,26 +69,21 @@ class AppendEngine(Protocol):
         A block that is already in files is not written again: its files are returned with `dead` naming the rows that
         `keep` removed.  Without `vectors_allowed`, files with such rows are rewritten.
         """
-        ...
 
     def count(self, file: AddFile) -> int:
         """The physical number of rows in a file whose statistics lack numRecords."""
-        ...
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
         """Converts a block from the columns of `before` to those of `after`: new columns are null, dropped columns are left out."""
-        ...
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         """Raises ConstraintViolated if a row of the blocks breaks NOT NULL or a CHECK constraint of `snapshot`."""
-        ...
 
     def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
         """Raises ConstraintViolated if a row of these data files breaks a constraint of `snapshot`, whose metadata need not be committed yet.
 
         Raises StatementRefused where a constraint cannot be evaluated, because it names something that does not exist.
         """
-        ...
 
 
 @runtime_checkable
@@ -122,50 +115,39 @@ class Engine(AppendEngine, Protocol):
         Raises MultipleMatches where two source rows of a MERGE match one target row, and ConstraintViolated
         where a new image breaks NOT NULL or a CHECK constraint.
         """
-        ...
 
     def provenance(self, block: RowBlock) -> Origin:
         """The origin of each row of a derived or inserted block, in the order of the block."""
-        ...
 
     def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
         """The block without the rows where `mask` is False."""
-        ...
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         """Copies the rows of each slice unchanged into new files (copy on write).  The result is keyed by the slice's path."""
-        ...
 
     def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
         """Writes changed rows as files of the change data feed, with the table's columns and `_change_type`, and syncs them."""
-        ...
 
     def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
         """Up to `limit` rows by which the multisets `old` (slices of `before`) and `new` (slices of `after`) differ.
 
         Empty if the rows are the same and only lie in other places.
         """
-        ...
 
     def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
         """Row ids and commit versions of the rows of `snapshot` at these addresses, on a table with row tracking."""
-        ...
 
     def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
         """Reads the rows of `snapshot` at these addresses, in this order, as a derived block of unchanged rows."""
-        ...
 
     def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
         """Overlays cells: row i is row i of `under`, with the value of `over` in each column whose mask in `cells` is True at i."""
-        ...
 
     def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
         """Compares two blocks row by row: for each column that differs, the mask of rows that do.  Two nulls are equal."""
-        ...
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         """Up to `limit` rows of the slices (None: all of them) as dicts of plain values, for messages and for comparing images."""
-        ...
 
 
 def refuse_on_append_only(snapshot: Snapshot, wanted: str = "change or delete rows", what: str = "removing rows") -> None:

@@ -334,8 +334,7 @@ def simulate(
     """Run the real code in simulated worlds, where a seed decides the schedule and the faults. Exit code 1 if an invariant was violated."""
     _needs_checkout("rowlock_simulation")
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
-    from rowlock_simulation.command import Choices
-    from rowlock_simulation.command import simulate as run
+    from rowlock_simulation.command import Choices, simulate as run
 
     left_out = tuple(name.strip() for name in without.split(",") if name.strip())
     return run(Choices(world, seed, seeds, minutes, results, trace, left_out, smaller, processes), _console())
@@ -359,8 +358,7 @@ def serve(
     ] = None,
 ) -> None:
     """Start a Spark Connect server with Rowlock in it, for clients that have PySpark alone; in any language that Spark Connect has."""
-    from rowlock.cli.serve import Choices
-    from rowlock.cli.serve import serve as run
+    from rowlock.cli.serve import Choices, serve as run
 
     choices = Choices(host, port, token or None, without_token, warehouse, metastore, tuple(conf or ()), cores or os.cpu_count() or 1, memory_mb, thrift_port)
     run(choices, _console())

@@ -8,10 +8,9 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
@@ -54,7 +53,7 @@ def serve(choices: Choices, console: Console) -> None:
     end = threading.Event()
     spark = start_server_session(cores=choices.cores, memory_mb=choices.memory_mb, settings=settings)
     for number in (signal.SIGTERM, signal.SIGINT):  # after PySpark, which takes SIGINT for itself
-        signal.signal(number, _ender(end))
+        signal.signal(number, lambda *_: end.set())
     servers: list[ConnectServer | ThriftServer] = []
     try:
         if choices.metastore is not None:
@@ -75,13 +74,6 @@ def serve(choices: Choices, console: Console) -> None:
             for server in reversed(servers):
                 server.stop()
             spark.stop()
-
-
-def _ender(end: threading.Event) -> Callable[[int, FrameType | None], None]:
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        end.set()
-
-    return on_signal
 
 
 def _settings(choices: Choices) -> dict[str, str]:

@@ -28,7 +28,7 @@ import orjson
 
 from rowlock import clock, threads
 from rowlock.protocol.predicates import And, Column, Compare, In, IsNull, Literal, Or, Predicate, Value, normal
-from rowlock.storage.registers.register import Cell, Registers
+from rowlock.storage.registers import Cell, Registers
 from rowlock.storage.store import Committed
 
 Pin = tuple[str, str]
@@ -222,7 +222,7 @@ class Lease:
 
     def renew(self) -> bool:
         """Shows other writers that the holder is alive.  Returns False if the renewal failed or the lease is lost."""
-        return self._leases._renew(self)
+        return self._leases._change(self, lambda table: table.renewed(self.id))
 
     def keep(self) -> None:
         """Renews the lease every third of its term, in a background thread, until it is released."""
@@ -316,15 +316,13 @@ class Leases:
         if any(g.id not in expired for g in table.in_the_way(scopes)):
             return None
         taken_over = [g for g in table.in_the_way(scopes) if g.id in expired]
-        new = table.without(expired).with_grant(grant_id := clock.new_id(), _this_process(), scopes, self.term_s)
+        holder = f"{socket.gethostname()} {os.getpid()}"  # for people
+        new = table.without(expired).with_grant(grant_id := clock.new_id(), holder, scopes, self.term_s)
         if not self._write(new, cell) and self._read()[0].find(grant_id) is None:  # the swap was lost, and not only its reply
             return None
         for grant in taken_over:
             logger.warning("the lease of %s (epoch %d) was not renewed for its term of %.1f s and is taken over", grant.holder, grant.epoch, grant.term_s)
         return Lease(self, grant_id, scopes, new.epoch)
-
-    def _renew(self, lease: Lease) -> bool:
-        return self._change(lease, lambda table: table.renewed(lease.id))
 
     def _release(self, lease: Lease) -> None:
         if not self._change(lease, lambda table: table.without({lease.id})):
@@ -347,8 +345,3 @@ class Leases:
                     return False
             clock.back_off(n, clock.LEASE)
         return False
-
-
-def _this_process() -> str:
-    """The host name and process id, which name a lease's holder for people."""
-    return f"{socket.gethostname()} {os.getpid()}"

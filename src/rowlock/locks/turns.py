@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import orjson
 
 from rowlock import clock
-from rowlock.storage.registers.register import Cell, Registers
+from rowlock.storage.registers import Cell, Registers
 from rowlock.storage.store import Committed
 
 logger = logging.getLogger("rowlock")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor
-from rowlock.protocol.deletion_vector import StorageType
 
 MAP = pa.map_(pa.string(), pa.string())
 _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
@@ -96,25 +95,8 @@ def _dicts(column: pa.MapArray) -> Iterator[dict[str, str | None] | None]:
 
 
 def _add_of(row: tuple[Any, ...]) -> AddFile:
-    (
-        path,
-        values,
-        size,
-        modified,
-        data_change,
-        stats,
-        dv_type,
-        dv_path,
-        dv_offset,
-        dv_size,
-        dv_cardinality,
-        tags,
-        base_row_id,
-        commit_version,
-        clustering,
-        spelling,
-    ) = row
-    dv = None if dv_type is None else DeletionVectorDescriptor(cast(StorageType, dv_type), dv_path, dv_offset, dv_size, dv_cardinality)
+    path, values, size, modified, data_change, stats, *vector, tags, base_row_id, commit_version, clustering, spelling = row
+    dv = None if vector[0] is None else DeletionVectorDescriptor(*vector)
     return AddFile(path, values or {}, size, modified or 0, data_change is not False, stats, dv, tags, base_row_id, commit_version, clustering, spelling)
 
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
+from rowlock.boundary.effects import Change
 from rowlock.boundary.engine import refuse_on_append_only
-from rowlock.boundary.row_changes import Change
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused
 from rowlock.limits import limits
@@ -28,7 +28,7 @@ from rowlock.maintenance.vacuum import SKEW_MS, needed_paths, removed_since
 from rowlock.protocol import change_feed, clustering, paths
 from rowlock.protocol.actions import AddCdcFile, AddFile, FileKey, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
-from rowlock.protocol.identity import with_marks_of
+from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.properties import PROTECTION
 from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore, time_ms

@@ -1,6 +1,6 @@
 """Checks rows on the driver, without Spark: NOT NULL at any nesting depth, also of data files that were just written, and CHECK constraints.
 
-The latter where `protocol.conditions` says that every engine decides them alike (I9).
+The latter where `protocol.constraints` says that every engine decides them alike (I9).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.conditions import Undecided, parsed
-from rowlock.protocol.constraints import Check, checks_of
+from rowlock.protocol.constraints import Check, Undecided, checks_of, parsed
 from rowlock.protocol.deletion_vector import living_mask
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
 from rowlock.protocol.intervals import Interval, of_rows

@@ -16,19 +16,9 @@ import orjson
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 
 __all__ = [
-    "Action",
-    "AddCdcFile",
-    "AddFile",
-    "Commit",
-    "CommitInfo",
-    "DeletionVectorDescriptor",
-    "DomainMetadata",
-    "FileKey",
-    "Metadata",
-    "Protocol",
-    "RemoveFile",
-    "SetTransaction",
-]
+    "Action", "AddCdcFile", "AddFile", "Commit", "CommitInfo", "DeletionVectorDescriptor", "DomainMetadata", "FileKey", "Metadata", "Protocol",
+    "RemoveFile", "SetTransaction",
+]  # fmt: skip
 
 FileKey = tuple[str, str | None]
 """(path, deletion vector id): the identity of a logical file."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch
-from rowlock.protocol.generated import GENERATION_EXPRESSION
+from rowlock.protocol.column_values import GENERATION_EXPRESSION
 from rowlock.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, quote, type_name
 
 KEY = "__CHAR_VARCHAR_TYPE_STRING"

@@ -1,22 +1,28 @@
 """Conditions on every row besides NOT NULL: CHECK constraints, column invariants and generated columns.
 
 Each is a SQL expression over the table's columns.  A row satisfies it only if it is true: null violates it, as
-in delta-spark.  Evaluating expressions is up to the engine.  Pure.
+in delta-spark.  Evaluating expressions is up to the engine, but for a few forms that mean the same everywhere, nulls and NaN included, so that a writer
+without Spark can ask them of its rows; `parsed` says of any other text that it is not one of them (I9).  Pure.
+
+    column = <> != == < <= > >= literal     whole numbers, doubles; text only by = and <>
+    column IN (literal, ...), column IS [NOT] NULL, AND, OR, NOT, parentheses
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
-from rowlock.protocol.char_varchar import conditions
-from rowlock.protocol.generated import CHECK_NAME, FEATURE, generated_columns
-from rowlock.protocol.schema import StructType
+from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR, KEY, conditions, is_char
+from rowlock.protocol.column_values import CHECK_NAME, GENERATED, generated_columns
+from rowlock.protocol.predicates import And, Column, In, IsNull, Not, Operator, Or, Predicate, compare
+from rowlock.protocol.schema import COLLATIONS, INTEGER_BITS, PrimitiveType, StructField, StructType
 
 CONSTRAINT_PREFIX = "delta.constraints."
 INVARIANTS = "delta.invariants"
@@ -34,7 +40,7 @@ class Check:
 def checks_of(metadata: Metadata, schema: StructType, table: str | None = None) -> tuple[Check, ...]:
     """All conditions on a table's rows, sorted by name.  Raises UnsupportedFeature for an invariant that cannot be parsed."""
     named = [Check(key[len(CONSTRAINT_PREFIX) :], text) for key, text in metadata.configuration.items() if is_constraint(key)]
-    generated = [Check(CHECK_NAME, g.condition, FEATURE) for g in generated_columns(schema, metadata.partition_columns)]
+    generated = [Check(CHECK_NAME, g.condition, GENERATED) for g in generated_columns(schema, metadata.partition_columns)]
     bounded = [Check(name, expression, CHAR_VARCHAR) for name, expression in conditions(schema)]
     return tuple(sorted((*named, *_invariants(schema, table), *generated, *bounded), key=lambda c: (c.name, c.expression)))
 
@@ -62,3 +68,116 @@ def _invariants(schema: StructType, table: str | None) -> list[Check]:
             ) from e
         out.append(Check(f"EXPRESSION({expression})", str(expression)))
     return out
+
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<text>'[^'\\]*')|(?P<number>-?\d+(?:\.\d+)?(?![\w.]))|(?P<quoted>`[^`]+`)|(?P<word>[A-Za-z_]\w*)|(?P<mark><=>|<=|>=|<>|!=|==|[=<>(),]))"
+)
+_OPERATORS: dict[str, Operator] = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "NULL"})
+
+
+class Undecided(ValueError):
+    """A condition that only Spark can evaluate."""
+
+
+def parsed(text: str, schema: StructType) -> Predicate:
+    """The condition in a text over a table's columns.  Raises Undecided for what is none of the forms above."""
+    parser = _Parser(text, schema)
+    found = parser.either()
+    if parser.kind:
+        raise Undecided(text)
+    return found
+
+
+class _Parser:
+    def __init__(self, text: str, schema: StructType) -> None:
+        self._text, self._schema = text, schema
+        self._tokens = self._split()
+        self.kind = self.token = ""
+        self._next()
+
+    def _split(self) -> Iterator[tuple[str, str]]:
+        at, end = 0, len(self._text.rstrip())
+        while at < end:
+            found = _TOKEN.match(self._text, at)
+            if found is None:
+                raise Undecided(self._text)
+            yield str(found.lastgroup), found[str(found.lastgroup)]
+            at = found.end()
+
+    def _next(self) -> str:
+        """Passes over the token and returns it."""
+        passed = self.token
+        self.kind, self.token = next(self._tokens, ("", ""))
+        return passed
+
+    def _took(self, word: str) -> bool:
+        if self.kind in ("word", "mark") and self.token.upper() == word:
+            self._next()
+            return True
+        return False
+
+    def _need(self, word: str) -> None:
+        if not self._took(word):
+            raise Undecided(self._text)
+
+    def either(self) -> Predicate:
+        parts = [self._both()]
+        while self._took("OR"):
+            parts.append(self._both())
+        return Or(tuple(parts))
+
+    def _both(self) -> Predicate:
+        parts = [self._one()]
+        while self._took("AND"):
+            parts.append(self._one())
+        return And(tuple(parts))
+
+    def _one(self) -> Predicate:
+        if self._took("NOT"):
+            return Not(self._one())
+        if self._took("("):
+            found = self.either()
+            self._need(")")
+            return found
+        column = self._column()
+        if self._took("IS"):
+            negated = self._took("NOT")
+            self._need("NULL")
+            return Not(IsNull(Column((column.name,)))) if negated else IsNull(Column((column.name,)))
+        if self._took("IN"):
+            return self._any_of(column)
+        op = _OPERATORS.get(self._next() if self.kind == "mark" else "")
+        if op is None:
+            raise Undecided(self._text)
+        return compare(op, (column.name,), self._literal(column, op))
+
+    def _any_of(self, column: StructField) -> Predicate:
+        self._need("(")
+        values = [self._literal(column, "=")]
+        while self._took(","):
+            values.append(self._literal(column, "="))
+        self._need(")")
+        return In(Column((column.name,)), tuple(values))
+
+    def _column(self) -> StructField:
+        if self.kind not in ("word", "quoted") or (self.kind == "word" and self.token.upper() in _KEYWORDS):
+            raise Undecided(self._text)
+        name = self._next().strip("`")
+        found = [f for f in self._schema.fields if f.name.lower() == name.lower()]
+        if len(found) != 1 or not isinstance(found[0].type, PrimitiveType):
+            raise Undecided(self._text)
+        return found[0]
+
+    def _literal(self, column: StructField, op: Operator) -> Any:
+        kind, token = self.kind, self._next()
+        type_ = column.type.name if isinstance(column.type, PrimitiveType) else ""
+        if kind == "number" and "." not in token and type_ in INTEGER_BITS and -(1 << 63) < int(token) < 1 << 63:
+            return int(token)
+        if kind == "number" and type_ == "double" and (abs(int(token)) <= 1 << 53 if "." not in token else len(token) <= 30):
+            return float(token)
+        plain = type_ == "string" and not column.metadata.get(COLLATIONS) and not is_char(column.metadata.get(KEY))  # Spark pads what it compares with a char
+        if kind == "text" and plain and op in ("=", "!="):
+            return token[1:-1]
+        raise Undecided(self._text)

@@ -90,8 +90,8 @@ def _effect(name: str, kind: Kind, says: str, *, least: int = 0, choices: Iterab
     return DeltaProperty(f"delta.{name}", kind, "effect", says, least, tuple(choices))
 
 
-def _ignored(name: str, kind: Kind, says: str, *, least: int = 0) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", kind, "ignored", says, least)
+def _ignored(name: str, kind: Kind, says: str) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", kind, "ignored", says)
 
 
 def _refused(name: str, says: str, *only: str) -> DeltaProperty:

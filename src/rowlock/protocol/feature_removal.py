@@ -14,9 +14,8 @@ from rowlock.exceptions import StatementRefused
 from rowlock.protocol import in_commit, row_tracking
 from rowlock.protocol.actions import AddFile, Metadata, Protocol, RemoveFile
 from rowlock.protocol.column_mapping import is_mapped
+from rowlock.protocol.column_values import DEFAULTS, column_defaults
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
-from rowlock.protocol.defaults import FEATURE as DEFAULTS
-from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.delta_properties import find
 from rowlock.protocol.features import FEATURES, READABLE, V2_CHECKPOINTS, WRITABLE, lowest_protocol, reader_features, writer_features
 from rowlock.protocol.properties import PROTECTION, is_true

@@ -17,17 +17,20 @@ from typing import Literal
 from rowlock.conditions import Condition, named
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
-from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
-from rowlock.protocol.char_varchar import unknown_bounds
+from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR, unknown_bounds
+from rowlock.protocol.column_values import (
+    DEFAULTS,
+    GENERATED,
+    IDENTITY,
+    column_defaults,
+    generated_columns,
+    inner_defaults,
+    inner_generated,
+    is_identity,
+    problem_of as identity_problem_of,
+)
 from rowlock.protocol.constraints import checks_of, has_constraints
-from rowlock.protocol.defaults import FEATURE as DEFAULTS
-from rowlock.protocol.defaults import column_defaults, inner_defaults
 from rowlock.protocol.delta_properties import FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
-from rowlock.protocol.generated import FEATURE as GENERATED
-from rowlock.protocol.generated import generated_columns, inner_generated
-from rowlock.protocol.identity import FEATURE as IDENTITY
-from rowlock.protocol.identity import is_identity
-from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.paths import scheme_of
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within

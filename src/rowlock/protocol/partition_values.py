@@ -139,35 +139,10 @@ def states_zone(value: str) -> bool | None:
     return True
 
 
-_SHORT_NAMES = frozenset(
-    [
-        "ACT",
-        "AET",
-        "AGT",
-        "ART",
-        "AST",
-        "BET",
-        "BST",
-        "CAT",
-        "CNT",
-        "CST",
-        "CTT",
-        "EAT",
-        "ECT",
-        "IET",
-        "IST",
-        "JST",
-        "MIT",
-        "NET",
-        "NST",
-        "PLT",
-        "PNT",
-        "PRT",
-        "PST",
-        "SST",
-        "VST",
-    ]
-)
+_SHORT_NAMES = frozenset({
+    "ACT", "AET", "AGT", "ART", "AST", "BET", "BST", "CAT", "CNT", "CST", "CTT", "EAT", "ECT", "IET",
+    "IST", "JST", "MIT", "NET", "NST", "PLT", "PNT", "PRT", "PST", "SST", "VST",
+})  # fmt: skip
 """Java's short names, which Spark reads as regions."""
 
 

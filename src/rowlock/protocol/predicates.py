@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
-from typing import Literal as OneOf
+from typing import Any, Literal as OneOf, TypeAlias, get_args
 
 from rowlock.protocol.schema import ColumnPath, DataType
 

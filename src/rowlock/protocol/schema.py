@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -279,10 +279,10 @@ def _primitive_from(name: str, table: str | None) -> DataType:
     raise unsupported_type(name, table)
 
 
-def unsupported_type(name: str, table: str | None = None, access: Literal["read", "write"] = "read") -> UnsupportedFeature:
-    """The error for a column type that this version cannot read or write."""
+def unsupported_type(name: str, table: str | None = None) -> UnsupportedFeature:
+    """The error for a column type that this version cannot read."""
     condition = named("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=name, config="spark.databricks.delta.schema.typeCheck.enabled")
-    return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table, condition=condition)
+    return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access="read", table=table, condition=condition)
 
 
 def check_no_collation(fields: Iterable[StructField], table: str | None = None) -> None:

@@ -6,15 +6,5 @@ from rowlock.storage.open import open_store
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, ObjectStore, PutOutcome, StorageError, Unknown
 
 __all__ = [
-    "Committed",
-    "LocalStore",
-    "Lost",
-    "MemoryStore",
-    "NotFound",
-    "ObjectMeta",
-    "ObjectStore",
-    "PutOutcome",
-    "StorageError",
-    "Unknown",
-    "open_store",
-]
+    "Committed", "LocalStore", "Lost", "MemoryStore", "NotFound", "ObjectMeta", "ObjectStore", "PutOutcome", "StorageError", "Unknown", "open_store",
+]  # fmt: skip

@@ -6,17 +6,14 @@ A commit is a complete, synced file that is renamed to its name: the file system
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol
 
 from rowlock import clock
 from rowlock.exceptions import InvalidInput
-from rowlock.protocol.paths import check_key
-from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown, tag_of
+from rowlock.storage.store import Committed, FolderStore, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown, named, tag_of
 
-F = TypeVar("F", bound=Callable[..., Any])
 _CLAIM_MS = 30_000
 """After this time, by the file system's clock, the claim of a writer that ended within `replace_if` may be deleted by others."""
 
@@ -37,31 +34,24 @@ class HadoopFiles(Protocol):
     @property
     def root(self) -> str:
         """The table's folder as a URI with its authority."""
-        ...
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """A file's bytes from `start`, at most `length` of them."""
-        ...
 
     def write(self, path: str, parts: Iterable[bytes]) -> None:
         """Creates a file and its folders; the bytes are durable on return."""
-        ...
 
     def rename(self, source: str, target: str, *, replace: bool) -> None:
         """Renames a file atomically; without `replace` it raises FileExistsError if the target exists."""
-        ...
 
     def info(self, path: str) -> FileInfo | None:
         """The file or folder at a path; None if there is none."""
-        ...
 
     def entries(self, folder: str) -> list[FileInfo]:
         """The files and folders in a folder."""
-        ...
 
     def delete(self, path: str) -> None:
         """Deletes a file; does nothing if there is none."""
-        ...
 
 
 _open: Callable[[str], HadoopFiles] | None = None
@@ -91,42 +81,20 @@ def open_hadoop(uri: str) -> HadoopStore:
     return HadoopStore(_open(uri))
 
 
-def _named(what: str) -> Callable[[F], F]:
-    """Converts a method's OSError to StorageError, with table, file and remedy."""
-
-    def decorate(method: F) -> F:
-        @functools.wraps(method)
-        def named(self: HadoopStore, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return method(self, *args, **kwargs)
-            except OSError as e:
-                key = str(args[0]) if args else ""
-                remedy = "give the user of this process access to the folder" if isinstance(e, PermissionError) else "the call may be run again once it answers"
-                raise StorageError(f"could not {what} {key or 'the folder'}: {e}; {remedy}", table=self.root, file=key or None) from e
-
-        return cast(F, named)
-
-    return decorate
-
-
-class HadoopStore:
+class HadoopStore(FolderStore):
     """The store of one folder, which need not exist yet.  Its methods are documented in `ObjectStore`."""
 
+    is_remote = True
+
     def __init__(self, files: HadoopFiles) -> None:
+        super().__init__(files.root)
         self.files = files
-        self.root = self.identity = files.root
 
-    @property
-    def is_remote(self) -> bool:
-        return True
+    def _error(self, what: str, key: str, error: OSError) -> StorageError:
+        remedy = "give the user of this process access to the folder" if isinstance(error, PermissionError) else "the call may be run again once it answers"
+        return StorageError(f"could not {what} {key or 'the folder'}: {error}; {remedy}", table=self.root, file=key or None)
 
-    def __repr__(self) -> str:
-        return f"HadoopStore({self.root!r})"
-
-    def _path(self, key: str) -> str:
-        return f"{self.root}/{check_key(key)}"
-
-    @_named("write")
+    @named("write")
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path = self._path(key)
         if self.files.info(path) is not None:
@@ -158,14 +126,6 @@ class HadoopStore:
         except OSError:  # it remains for VACUUM, under a name that no reader lists
             return
 
-    @_named("write")
-    def put(self, key: str, data: bytes) -> None:
-        self._put(key, (data,))
-
-    @_named("write")
-    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
-        self._put(key, parts())
-
     def _put(self, key: str, parts: Iterable[bytes]) -> None:
         path = self._path(key)
         temporary = self._write_temporary(path, parts)
@@ -175,25 +135,13 @@ class HadoopStore:
             self._discard(temporary)
             raise
 
-    @_named("read")
-    def get(self, key: str) -> bytes:
-        return self._read(key)
-
-    @_named("read")
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._read(key, start, length)
-
     def _read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         try:
             return self.files.read(self._path(key), start, length)
         except FileNotFoundError:
             raise NotFound(key, self.root) from None
 
-    def get_tagged(self, key: str) -> tuple[bytes, str]:
-        data = self.get(key)
-        return data, tag_of(data)
-
-    @_named("write")
+    @named("write")
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
         """Claims the state with this tag by a file of that name, compares the tag again, and renames the claim onto the object.
 
@@ -234,18 +182,12 @@ class HadoopStore:
         info = self.files.info(self._path(key))
         return None if info is None or info.is_folder else info
 
-    @_named("look at")
+    @named("look at")
     def head(self, key: str) -> int | None:
         info = self._info(key)
         return None if info is None else info.size_bytes
 
-    def tag(self, key: str) -> str | None:
-        try:
-            return tag_of(self.get(key))
-        except NotFound:
-            return None
-
-    @_named("look at")
+    @named("look at")
     def modified_ms(self, key: str) -> int | None:
         info = self._info(key)
         return None if info is None else info.modified_ms
@@ -253,7 +195,7 @@ class HadoopStore:
     def sync(self, key: str) -> None:
         """Nothing: the name node logs a name before it shows it, and the bytes were synced before."""
 
-    @_named("list")
+    @named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         listed = sorted(self._walk(prefix, recursive), key=lambda m: m.key)
         return iter([m for m in listed if start_after is None or m.key > start_after][:limit])
@@ -271,10 +213,10 @@ class HadoopStore:
             elif recursive:
                 yield from self._walk(key, True)
 
-    @_named("delete")
+    @named("delete")
     def delete(self, key: str) -> None:
         self.files.delete(self._path(key))
 
-    @_named("look at")
+    @named("look at")
     def exists(self, key: str = "") -> bool:
         return self.files.info(self._path(key) if key else self.root) is not None

@@ -1,7 +1,11 @@
-"""The store of a table in a local folder, and the system calls that it and the commit lane use.  A simulated disk implements the same calls.
+"""The store of a table in a local folder, the commit lane of a table, and the system calls that both use.  A simulated disk implements the same calls.
 
 A commit is link(2) of a complete, synced file to its name: the kernel lets one caller win, and readers never see
 a partial file (I1).  Never a rename onto a file of the log.  Nothing outside the root is written.
+
+In the lane writers on one machine put one after the other, instead of losing puts to each other.  Between threads it is a lock; between processes that
+share a local folder it is the kernel's lock on the log's folder, which ends with its holder.  It only saves rounds and decides nothing (I7):
+a writer that has waited long enough goes on without it, and put-if-absent alone decides who commits.
 """
 
 from __future__ import annotations
@@ -9,15 +13,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from types import TracebackType
+from typing import NamedTuple, Protocol
 
-from rowlock import clock
-from rowlock.protocol.paths import check_key
-from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown, tag_of
+from rowlock import clock, threads
+from rowlock.storage.store import Committed, FolderStore, Lost, NotFound, ObjectMeta, ObjectStore, PutOutcome, StorageError, Unknown, named, tag_of
 
 # ruff: noqa: PTH102, PTH105, PTH108, PTH110, PTH116, PTH121, PTH123 - descriptors and links are what this module is about
 
@@ -115,7 +118,6 @@ SYSTEM = SystemCalls()
 # ruff: noqa: PTH100, PTH120 - paths are text here, as the kernel takes them
 
 
-F = TypeVar("F", bound=Callable[..., Any])
 _REMEDIES = {
     errno.EACCES: "the user of this process may not: give it access to the table's folder and to all in it",
     errno.EPERM: "the user of this process may not: give it access to the table's folder and to all in it",
@@ -129,47 +131,25 @@ _REMEDIES = {
 }
 
 
-def _named(what: str) -> Callable[[F], F]:
-    """Converts a method's OSError to StorageError, with table, file and remedy."""
-
-    def decorate(method: F) -> F:
-        @functools.wraps(method)
-        def named(self: LocalStore, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return method(self, *args, **kwargs)
-            except OSError as e:
-                raise storage_error(what, self.root, str(args[0]) if args else "", e) from e
-
-        return cast(F, named)
-
-    return decorate
-
-
 def storage_error(what: str, table: str, key: str, error: OSError) -> StorageError:
     """The StorageError for an OSError on a file in a table's folder, with the remedy."""
-    reason = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, "the call may be run again once the disk answers")
-    return StorageError(f"could not {what} {key or 'the folder'}: {reason}; {remedy}", table=table, file=key or None)
+    return StorageError(f"could not {what} {key or 'the folder'}: {error.strerror or error}; {remedy}", table=table, file=key or None)
 
 
-class LocalStore:
+class LocalStore(FolderStore):
     """The store of one local folder, which need not exist yet.  Its methods are documented in `ObjectStore`."""
 
+    is_remote = False
+
     def __init__(self, root: str | Path, system: SystemCalls = SYSTEM) -> None:
-        self.root, self.system = os.path.abspath(os.fspath(root)), system
-        self.identity = self.root
+        super().__init__(os.path.abspath(os.fspath(root)))
+        self.system = system
 
-    @property
-    def is_remote(self) -> bool:
-        return False
+    def _error(self, what: str, key: str, error: OSError) -> StorageError:
+        return storage_error(what, self.root, key, error)
 
-    def __repr__(self) -> str:
-        return f"LocalStore({self.root!r})"
-
-    def _path(self, key: str) -> str:
-        return f"{self.root}/{check_key(key)}"
-
-    @_named("write")
+    @named("write")
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path = self._path(key)
         if self.system.lexists(path):
@@ -242,14 +222,6 @@ class LocalStore:
         finally:
             self.system.close(descriptor)
 
-    @_named("write")
-    def put(self, key: str, data: bytes) -> None:
-        self._put(key, (data,))
-
-    @_named("write")
-    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
-        self._put(key, parts())
-
     def _put(self, key: str, parts: Iterable[bytes]) -> None:
         path = self._path(key)
         temporary = self._write_temporary(path, parts)
@@ -261,25 +233,13 @@ class LocalStore:
             raise
         self._sync_directory(os.path.dirname(path))
 
-    @_named("read")
-    def get(self, key: str) -> bytes:
-        try:
-            return self.system.read(self._path(key))
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(key, self.root) from None
-
-    @_named("read")
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def _read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         try:
             return self.system.read(self._path(key), start, length)
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(key, self.root) from None
 
-    def get_tagged(self, key: str) -> tuple[bytes, str]:
-        data = self.get(key)
-        return data, tag_of(data)
-
-    @_named("write")
+    @named("write")
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
         """Compares and replaces under the kernel's lock on the folder, which ends with the process that holds it."""
         folder = os.path.dirname(self._path(key))
@@ -299,31 +259,25 @@ class LocalStore:
         finally:
             self.system.close(descriptor)
 
-    @_named("look at")
+    @named("look at")
     def head(self, key: str) -> int | None:
         try:
             return self.system.status(self._path(key)).size_bytes
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def tag(self, key: str) -> str | None:
-        try:
-            return tag_of(self.get(key))
-        except NotFound:
-            return None
-
-    @_named("look at")
+    @named("look at")
     def modified_ms(self, key: str) -> int | None:
         try:
             return self.system.status(self._path(key)).modified_ns // 1_000_000
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    @_named("sync")
+    @named("sync")
     def sync(self, key: str) -> None:
         self._sync_directory(os.path.dirname(self._path(key)))
 
-    @_named("list")
+    @named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         listed = list[ObjectMeta]()
         for key in sorted(self._walk(prefix, recursive, start_after)):
@@ -348,7 +302,7 @@ class LocalStore:
             elif not _is_temporary_or_checksum(entry.name) and (start_after is None or key > start_after):
                 yield key
 
-    @_named("delete")
+    @named("delete")
     def delete(self, key: str) -> None:
         path = self._path(key)
         folder, name = os.path.split(path)
@@ -363,3 +317,113 @@ class LocalStore:
 def _is_temporary_or_checksum(name: str) -> bool:
     """Whether a file is a temporary file of this store, or a checksum file that Hadoop puts beside every file."""
     return name.startswith(".") and name.endswith((".tmp", ".crc"))
+
+
+PATIENCE_S = 1.0
+"""How long a writer waits for writers of other processes."""
+PAUSE_S = 10.0
+"""How long a writer commits without the other processes' lock after it waited in vain, since the holder hangs or is busy."""
+_FOLDER = "_delta_log"
+
+
+class Lane:
+    """A commit lane: a context manager that one thread holds at a time, and may enter again (re-entrant)."""
+
+    def __init__(self, folder: str | None = None, system: SystemCalls = SYSTEM) -> None:
+        self._threads = threads.reentrant_lock()
+        self._folder, self._depth, self._without_until = folder, 0, float("-inf")
+        self._held: int | None = None
+        self._system = system
+
+    def __enter__(self) -> Lane:
+        depth = self._depth if self._threads._is_owned() else 0
+        try:
+            self._threads.acquire()
+            if not depth and self._folder is not None:
+                self._held = self._acquire_flock(self._folder)
+            self._depth = depth + 1
+            return self
+        except BaseException:  # an interrupt may come right after a lock was acquired and before that is recorded
+            if not depth and self._threads._is_owned():
+                self._depth = 0
+                self._release()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._depth -= 1
+        if self._depth:
+            self._threads.release()
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        try:
+            if self._held is not None:
+                held, self._held = self._held, None
+                _let_go(held, self._system)
+        finally:
+            self._threads.release()
+
+    def _acquire_flock(self, folder: str) -> int | None:
+        """Acquires the kernel's lock: returns the descriptor that holds it, None if it is not acquired in time."""
+        if clock.monotonic_s() < self._without_until:
+            return None
+        try:
+            descriptor = self._system.open(folder)
+        except OSError:
+            return None
+        try:
+            self._system.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            try:
+                waiter = _FlockWaiter(descriptor, self._system)
+            except RuntimeError:  # no thread can be started, for example at interpreter exit
+                self._system.close(descriptor)
+                return None
+            if waiter.acquired_within(PATIENCE_S):
+                return descriptor
+            self._without_until = clock.monotonic_s() + PAUSE_S
+            return None
+        except OSError:  # a file system without such locks
+            self._system.close(descriptor)
+            return None
+
+
+def _let_go(descriptor: int, system: SystemCalls) -> None:
+    """Releases the kernel's lock and closes its descriptor."""
+    with contextlib.suppress(OSError):
+        system.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a forked child may have the descriptor too
+        system.close(descriptor)
+
+
+class _FlockWaiter:
+    """Waits for the kernel's lock in a separate thread, since flock has no timeout; a lock that is acquired too late is released at once."""
+
+    def __init__(self, descriptor: int, system: SystemCalls) -> None:
+        self._descriptor, self._acquired, self._given_up = descriptor, threads.event(), False
+        self._lock, self._system = threads.lock(), system
+        threads.start(self._wait, "rowlock lane")
+
+    def _wait(self) -> None:
+        with contextlib.suppress(OSError):
+            self._system.flock(self._descriptor, fcntl.LOCK_EX)
+        with self._lock:
+            if self._given_up:
+                _let_go(self._descriptor, self._system)
+            else:
+                self._acquired.set()
+
+    def acquired_within(self, seconds: float) -> bool:
+        """Whether the lock was acquired in time; if not, or if the wait is interrupted, it is released as soon as it is acquired."""
+        try:
+            self._acquired.wait(seconds)
+        finally:
+            with self._lock:
+                self._given_up = not self._acquired.is_set()
+        return not self._given_up
+
+
+def lane_of(store: ObjectStore) -> Lane:
+    """A new commit lane for the table at a store's root; on a local disk it also orders the processes of this machine."""
+    return Lane(f"{store.root}/{_FOLDER}", store.system) if isinstance(store, LocalStore) else Lane()

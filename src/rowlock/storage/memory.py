@@ -12,7 +12,7 @@ from typing import Literal
 
 from rowlock import clock
 from rowlock.protocol.paths import check_key
-from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, Unknown, tag_of
+from rowlock.storage.store import Committed, Digested, Lost, NotFound, ObjectMeta, PutOutcome, Unknown, tag_of
 
 Moment = Literal["before", "after"]
 Fault = Callable[[Moment, str, bytes], PutOutcome | None]
@@ -23,8 +23,10 @@ that it returns replaces the true one (Unknown: the reply was lost).  It may als
 """
 
 
-class MemoryStore:
+class MemoryStore(Digested):
     """A store in memory that exists as long as this object.  Its methods are documented in `ObjectStore`."""
+
+    is_remote = False
 
     def __init__(self, root: str = "memory://table", *, faults: Fault | None = None) -> None:
         self.root = self.identity = root
@@ -33,19 +35,22 @@ class MemoryStore:
         self._keys: list[str] = []
         self.faults = faults
 
-    @property
-    def is_remote(self) -> bool:
-        return False
-
     def __repr__(self) -> str:
         return f"MemoryStore({self.root!r}, {len(self._objects)} objects)"
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        return self._conditional(key, data, lambda current: current is None)
+
+    def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
+        return self._conditional(key, data, lambda current: current is not None and tag_of(current) == tag)
+
+    def _conditional(self, key: str, data: bytes, may: Callable[[bytes | None], bool]) -> PutOutcome:
+        """Puts the object if what is there now permits it, between the two faults."""
         check_key(key)
         if self.faults and (outcome := self.faults("before", key, data)) is not None:
             return outcome
         with self._lock:
-            won = key not in self._objects
+            won = may(self._objects.get(key, (None,))[0])
             if won:
                 self._set(key, data)
         if self.faults and (outcome := self.faults("after", key, data)) is not None:
@@ -73,23 +78,6 @@ class MemoryStore:
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self.get(key)[start : start + length]
-
-    def get_tagged(self, key: str) -> tuple[bytes, str]:
-        data = self.get(key)
-        return data, tag_of(data)
-
-    def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
-        check_key(key)
-        if self.faults and (outcome := self.faults("before", key, data)) is not None:
-            return outcome
-        with self._lock:
-            current = self._objects.get(key)
-            won = current is not None and tag_of(current[0]) == tag
-            if won:
-                self._set(key, data)
-        if self.faults and (outcome := self.faults("after", key, data)) is not None:
-            return outcome
-        return Committed() if won else Lost()
 
     def head(self, key: str) -> int | None:
         current = self._objects.get(check_key(key))

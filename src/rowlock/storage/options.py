@@ -78,26 +78,11 @@ def _section(parser: configparser.ConfigParser, name: str) -> dict[str, str]:
 Kind = Literal["s3", "gcs", "azure"]
 PREFIXES: dict[str, Kind] = {"aws_": "s3", "s3_": "s3", "google_": "gcs", "gcs_": "gcs", "azure_": "azure"}
 
-CLIENT = frozenset(
-    [
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "default_content_type",
-        "http1_only",
-        "http2_only",
-        "pool_idle_timeout",
-        "pool_max_idle_per_host",
-        "proxy_url",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "randomize_addresses",
-        "read_timeout",
-        "root_certificate",
-        "timeout",
-        "user_agent",
-    ]
-)
+CLIENT = frozenset({
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only", "http2_only", "pool_idle_timeout",
+    "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate", "proxy_excludes", "randomize_addresses", "read_timeout", "root_certificate",
+    "timeout", "user_agent",
+})  # fmt: skip
 """Connection options, which mean the same on every cloud."""
 _SWITCHES = frozenset({"allow_http", "allow_invalid_certificates", "http1_only", "http2_only", "randomize_addresses"})
 
@@ -240,10 +225,10 @@ def _s3(mine: dict[str, str], from_environment: dict[str, str], table: str | Non
     return {**profile.config, **config}, profile.name if profile.needs_boto3 else None
 
 
-def unknown_name(settings: Settings, name: str, *, known: tuple[str, ...] = ()) -> InvalidInput:
+def unknown_name(settings: Settings, name: str) -> InvalidInput:
     """The error for an option that the store does not know; it does not contain the option's value."""
     asked = next((k for k in settings.given if k.endswith(name.lower()) or name.lower().endswith(k)), name)
-    near = difflib.get_close_matches(name.lower(), [*known, *CLIENT, *_AZURE_NAMES, *_S3_NAMES, *_S3_CREDENTIALS, "region", "profile"], 1)
+    near = difflib.get_close_matches(name.lower(), [*CLIENT, *_AZURE_NAMES, *_S3_NAMES, *_S3_CREDENTIALS, "region", "profile"], 1)
     return InvalidInput(f"storage_options: {asked!r} is not an option of {settings.kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 

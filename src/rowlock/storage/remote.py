@@ -3,24 +3,223 @@
 A commit is one conditional put, sent once: If-None-Match on S3 and Azure, generation 0 on GCS; the server lets one
 caller win (I1).  Only a clear answer is Committed or Lost; after a timeout, a broken connection, a 5xx or a
 concurrent-write conflict (409) the outcome is Unknown (I2), and the caller reads the log back.  All other requests
-are idempotent and are retried with pauses.
+are idempotent and are retried with pauses.  obstore's own retries are off: after a hidden retry a winner would get Lost (I2).  There is one client
+per address and settings.  A simulated server implements `Requests`, too.
 """
 
 from __future__ import annotations
 
 import builtins
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+import obstore as obs
+import obstore.exceptions
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from obstore.store import AzureStore, GCSStore, S3Store
 
-from rowlock import clock
+from rowlock import clock, threads
+from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import check_key
-from rowlock.storage.options import Address, Settings, environment_fingerprint
-from rowlock.storage.requests import ObstoreRequests, Requests, client_of
+from rowlock.storage.options import Address, Settings, environment_fingerprint, unknown_name
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Client = S3Store | GCSStore | AzureStore
+_MAX_CLIENTS = 64
+_clients: OrderedDict[tuple[Address, str, str], Client] = OrderedDict()
+_lock = threads.module_lock()
+_NO_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
+
+
+def client_of(address: Address, settings: Settings) -> Client:
+    """The process's client for an address and settings, with its open connections; sends nothing yet.
+
+    Raises InvalidInput for an option that is unknown or cannot be parsed.
+    """
+    key = address, settings.fingerprint, environment_fingerprint()
+    with _lock:
+        known = _clients.pop(key, None)
+    client = _create_client(address, settings) if known is None else known
+    with _lock:
+        _clients[key] = client
+        while len(_clients) > _MAX_CLIENTS:
+            _clients.popitem(last=False)
+    return client
+
+
+def _create_client(address: Address, settings: Settings) -> Client:
+    problem: InvalidInput  # raised outside of `except`: the original error may contain a secret
+    try:
+        return {"s3": _s3, "gcs": _gcs, "azure": _azure}[address.kind](address, settings)
+    except obstore.exceptions.UnknownConfigurationKeyError as e:
+        problem = unknown_name(settings, str(e).split("'")[1])
+    except (obstore.exceptions.BaseError, ValueError, TypeError) as e:
+        problem = InvalidInput(f"storage_options cannot be used for {address.kind}: {settings.redacted(e).splitlines()[0]}", table=address.root)
+    raise problem
+
+
+def _s3(address: Address, settings: Settings) -> Client:
+    config: Any = {**settings.config, "conditional_put": "etag"}
+    config.setdefault("disable_bulk_delete", "true")  # not every S3 server supports it
+    if "endpoint" in config:
+        config["aws_endpoint_url_s3"] = config["endpoint"]  # otherwise the environment's endpoint would take precedence
+    provider: Any = None
+    if settings.profile is not None:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        provider = Boto3CredentialProvider(boto3.Session(profile_name=settings.profile))
+    elif settings.keys is not None:  # set together, so that a session token from the environment is not combined with these keys
+        provider = _static_credentials(*settings.keys)
+        for name in ("access_key_id", "secret_access_key", "session_token"):
+            config.pop(name, None)
+    return S3Store(
+        address.bucket, prefix=address.prefix, config=config, client_options=_client_options(settings), retry_config=_NO_RETRIES, credential_provider=provider
+    )
+
+
+def _static_credentials(access_key: str, secret_key: str, token: str | None) -> Callable[[], dict[str, Any]]:
+    return lambda: {"access_key_id": access_key, "secret_access_key": secret_key, "token": token, "expires_at": None}
+
+
+def _gcs(address: Address, settings: Settings) -> Client:
+    config: Any = dict(settings.config)
+    return GCSStore(address.bucket, prefix=address.prefix, config=config, client_options=_client_options(settings), retry_config=_NO_RETRIES)
+
+
+def _azure(address: Address, settings: Settings) -> Client:
+    config: Any = dict(settings.config)
+    if address.account is not None:
+        if config.get("account_name", address.account) != address.account:
+            raise InvalidInput(f"storage_options name the account {config['account_name']!r}, the path names {address.account!r}", table=address.root)
+        config["account_name"] = address.account
+        if address.account_suffix and "core.windows.net" not in address.account_suffix:
+            config.setdefault("endpoint", f"https://{address.account}.{address.account_suffix.replace('dfs.', 'blob.', 1)}")
+    return AzureStore(address.bucket, prefix=address.prefix, config=config, client_options=_client_options(settings), retry_config=_NO_RETRIES)
+
+
+def _client_options(settings: Settings) -> Any:
+    return dict(settings.client) or None  # empty client options would forbid the plain HTTP that a key file may ask for
+
+
+ObjectInfo = Mapping[str, Any]
+"""An object's metadata as the server gives it: `path`, `size`, `last_modified` (a datetime), `e_tag`, `version`."""
+PART_BYTES = 16 << 20
+_PARTS_AT_ONCE = 4
+_used = _forked_after_use = False
+
+
+def _note_fork() -> None:
+    global _forked_after_use
+    _forked_after_use = _used
+
+
+threads.after_fork(_note_fork)
+
+
+class Requests(Protocol):
+    """The requests for one folder of a bucket, each sent once.  They raise obstore's errors; FileNotFoundError is among them."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object, replacing an existing one."""
+
+    def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        """Writes an object from parts, of which few are in memory at a time."""
+
+    def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
+        """Writes an object if there is none (`create`), or if it has this tag and version (a mapping)."""
+
+    def get(self, key: str) -> tuple[bytes, ObjectInfo]:
+        """An object's bytes and metadata."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """A part of an object."""
+
+    def head(self, key: str) -> ObjectInfo:
+        """An object's metadata."""
+
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
+        """The objects below a prefix, page by page."""
+
+    def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
+        """The objects of one folder, without those below its subfolders."""
+
+    def delete(self, key: str) -> None:
+        """Deletes an object."""
+
+
+class ObstoreRequests:
+    """The requests of an obstore client."""
+
+    def __init__(self, client: Client, table: str) -> None:
+        self._of_client, self._table = client, table
+
+    @property
+    def _client(self) -> Client:
+        """The client.  Raises StorageError in a forked child of a process that has used one: it would wait for ever for threads that a fork does not copy."""
+        global _used
+        if _forked_after_use:
+            raise StorageError(
+                "This process was forked from one that had already sent requests to an object store, by a library (obstore) whose threads do not outlive a fork. "
+                'Start such workers with multiprocessing.get_context("spawn") or "forkserver", or fork before the first request',
+                table=self._table,
+            )
+        _used = True
+        return self._of_client
+
+    def put(self, key: str, data: bytes) -> None:
+        obs.put(self._client, key, data, chunk_size=PART_BYTES)
+
+    def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        left, held, size = iter(parts), list[bytes](), 0
+        for part in left:
+            held.append(part)
+            size += len(part)
+            if size > PART_BYTES:
+                obs.put(self._client, key, itertools.chain(held, left), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+                return
+        self.put(key, b"".join(held))  # one request
+
+    def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
+        return obs.put(self._client, key, data, mode=mode)
+
+    def get(self, key: str) -> tuple[bytes, ObjectInfo]:
+        answer = obs.get(self._client, key)
+        return answer.bytes().to_bytes(), answer.meta
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return obs.get_range(self._client, key, start=start, length=length).to_bytes()
+
+    def head(self, key: str) -> ObjectInfo:
+        return obs.head(self._client, key)
+
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
+        return obs.list(self._client, prefix, offset=offset, chunk_size=chunk_size)
+
+    def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
+        return obs.list_with_delimiter(self._client, prefix)["objects"]
+
+    def delete(self, key: str) -> None:
+        obs.delete(self._client, key)
+
+
+_ERRORS = {404: FileNotFoundError, 409: AlreadyExistsError, 412: PreconditionError}
+
+
+def error_of(status: int | None, text: str) -> Exception:
+    """The error that obstore raises for an answer with this status; None: there was no answer."""
+    if status is None:
+        return GenericError(f"Generic S3 error: {text}: error sending request: operation timed out")
+    return _ERRORS.get(status, GenericError)(f"Generic S3 error: {text}: Server returned non-2xx status code: {status}: {text}")
+
 
 T = TypeVar("T")
 _TRIES = 8
@@ -35,6 +234,8 @@ Failure = (BaseError, OSError, ValueError)
 class RemoteStore:
     """The store of one folder in a bucket.  Safe to share between threads.  Its methods are documented in `ObjectStore`."""
 
+    is_remote = True
+
     def __init__(self, address: Address, settings: Settings, requests: Requests | None = None) -> None:
         """`requests`: the sender of its requests; by default the process's client for these settings."""
         self.address, self.settings = address, settings
@@ -48,10 +249,6 @@ class RemoteStore:
     @property
     def identity(self) -> str:
         return f"{self.root} {self.settings.fingerprint} {self._environment}"  # obstore reads the environment, too
-
-    @property
-    def is_remote(self) -> bool:
-        return True
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.root!r}, {self.settings!r})"
@@ -116,30 +313,23 @@ class RemoteStore:
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         check_key(key)
 
-        def tagged() -> tuple[bytes, str]:
-            data, info = self._requests.get(key)
-            return data, _tag(info)
-
-        return self._with_retries("read", key, tagged)
+        data, info = self._with_retries("read", key, lambda: self._requests.get(key))
+        return data, _tag(info)
 
     def head(self, key: str) -> int | None:
-        check_key(key)
-        try:
-            return self._with_retries("look at", key, lambda: int(self._requests.head(key)["size"]))
-        except NotFound:
-            return None
+        return self._looked_at(key, lambda info: int(info["size"]))
 
     def tag(self, key: str) -> str | None:
-        check_key(key)
-        try:
-            return self._with_retries("look at", key, lambda: _tag(self._requests.head(key)))
-        except NotFound:
-            return None
+        return self._looked_at(key, _tag)
 
     def modified_ms(self, key: str) -> int | None:
+        return self._looked_at(key, _modified_ms)
+
+    def _looked_at(self, key: str, what: Callable[[ObjectInfo], T]) -> T | None:
+        """What the object's metadata says; None if there is no object."""
         check_key(key)
         try:
-            return self._with_retries("look at", key, lambda: int(self._requests.head(key)["last_modified"].timestamp() * 1000))
+            return self._with_retries("look at", key, lambda: what(self._requests.head(key)))
         except NotFound:
             return None
 
@@ -186,10 +376,7 @@ class RemoteStore:
         if key and self.head(key) is not None:
             return True
 
-        def anything() -> bool:
-            return any(chunk for chunk in self._requests.list(key or None, chunk_size=1))
-
-        return self._with_retries("list", key, anything)
+        return self._with_retries("list", key, lambda: any(self._requests.list(key or None, chunk_size=1)))
 
     def _with_retries(self, what: str, key: str, call: Callable[[], T]) -> T:
         """Runs `call`, retrying failures that may be transient.  Raises NotFound or StorageError."""
@@ -219,11 +406,15 @@ class RemoteStore:
         return hint + self.settings.redacted(" ".join(text.split()))[:600]
 
 
-def _meta(info: Mapping[str, Any]) -> ObjectMeta:
-    return ObjectMeta(info["path"], info["size"], int(info["last_modified"].timestamp() * 1000))
+def _meta(info: ObjectInfo) -> ObjectMeta:
+    return ObjectMeta(info["path"], info["size"], _modified_ms(info))
 
 
-def _tag(info: Mapping[str, Any]) -> str:
+def _modified_ms(info: ObjectInfo) -> int:
+    return int(info["last_modified"].timestamp() * 1000)
+
+
+def _tag(info: ObjectInfo) -> str:
     """The tag of one state of an object: the server's entity tag, and its version or generation."""
     e_tag = info["e_tag"]
     if e_tag is not None and not e_tag.startswith(('"', "W/")):  # GCS servers leave out the quotes in their answer to a put

@@ -8,14 +8,18 @@ all pass the same contract tests.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from rowlock import clock
 from rowlock.exceptions import StorageError as StorageError
+from rowlock.protocol.paths import check_key
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,64 +78,50 @@ class ObjectStore(Protocol):
     @property
     def root(self) -> str:
         """The table's location: an absolute local path, or a URI."""
-        ...
 
     @property
     def identity(self) -> str:
         """Distinguishes stores in one process that have the same root but another endpoint or other credentials; contains no secret."""
-        ...
 
     @property
     def is_remote(self) -> bool:
         """Whether each call is a network request, so that optional calls are better left out."""
-        ...
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         """Creates the object atomically unless it exists: of many callers exactly one gets Committed."""
-        ...
 
     def put(self, key: str, data: bytes) -> None:
         """Writes the object atomically, replacing an existing one; durable on return."""
-        ...
 
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
         """Writes the object as `put` does, from parts of which few are in memory at a time; `parts` is called again for each retry."""
-        ...
 
     def get(self, key: str) -> bytes:
         """The object's bytes; raises NotFound."""
-        ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """`length` bytes of the object from byte `start`, fewer at its end; raises NotFound."""
-        ...
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         """The object's bytes and the tag of exactly this state; raises NotFound."""
-        ...
 
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
         """Replaces the object if it still has this tag: of many callers with the same tag exactly one gets Committed.
 
         Lost if it has changed or is gone.  For registers (leases, turns), never for the log.
         """
-        ...
 
     def head(self, key: str) -> int | None:
         """The object's size in bytes; None if it does not exist."""
-        ...
 
     def tag(self, key: str) -> str | None:
         """The tag of the object's current state, as in `get_tagged` and `Committed`; None if it does not exist."""
-        ...
 
     def modified_ms(self, key: str) -> int | None:
         """When the object was last written, by the store's clock, in milliseconds (in some stores truncated to seconds); None if it does not exist."""
-        ...
 
     def sync(self, key: str) -> None:
         """Makes an object that can be read durable: one whose put was Unknown may be lost with the machine's power.  Does nothing where every put is durable."""
-        ...
 
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         """The objects in the folder `prefix` (without a trailing slash; '' is the root), sorted by key.
@@ -139,15 +129,83 @@ class ObjectStore(Protocol):
         Only keys that sort after `start_after`; with `recursive` also those in subfolders; with `limit` the first ones alone, for which a
         remote store is asked for as many pages as these take.  A missing folder is empty.
         """
-        ...
 
     def delete(self, key: str) -> None:
         """Deletes the object; does nothing if it does not exist."""
-        ...
 
     def exists(self, key: str = "") -> bool:
         """Whether the key is an object or a folder; by default the table's folder itself."""
-        ...
+
+
+class Digested:
+    """Tags for a store without entity tags: digests of the objects' bytes."""
+
+    def get(self, key: str) -> bytes:
+        raise NotImplementedError
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        data = self.get(key)
+        return data, tag_of(data)
+
+    def tag(self, key: str) -> str | None:
+        try:
+            return tag_of(self.get(key))
+        except NotFound:
+            return None
+
+
+def named(what: str) -> Callable[[F], F]:
+    """Converts the OSError of a `FolderStore`'s method to StorageError, with table, file and remedy."""
+
+    def decorate(method: F) -> F:
+        @functools.wraps(method)
+        def converted(self: FolderStore, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except OSError as e:
+                raise self._error(what, str(args[0]) if args else "", e) from e
+
+        return cast(F, converted)
+
+    return decorate
+
+
+class FolderStore(Digested):
+    """What the stores share whose table is a folder of a file system, which need not exist yet."""
+
+    def __init__(self, root: str) -> None:
+        self.root = self.identity = root
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root!r})"
+
+    def _error(self, what: str, key: str, error: OSError) -> StorageError:
+        raise NotImplementedError
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{check_key(key)}"
+
+    @named("write")
+    def put(self, key: str, data: bytes) -> None:
+        self._put(key, (data,))
+
+    @named("write")
+    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
+        self._put(key, parts())
+
+    def _put(self, key: str, parts: Iterable[bytes]) -> None:
+        raise NotImplementedError
+
+    @named("read")
+    def get(self, key: str) -> bytes:
+        return self._read(key)
+
+    @named("read")
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._read(key, start, length)
+
+    def _read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        raise NotImplementedError
 
 
 def time_ms(store: ObjectStore) -> int | None:

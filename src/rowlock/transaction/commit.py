@@ -18,7 +18,7 @@ from rowlock.log import checksums
 from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.publish import manifests, outcome
-from rowlock.transaction.state import accounts
+from rowlock.transaction.state import phases
 from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
@@ -51,7 +51,7 @@ def commit_all(parts: Sequence[Proposal], put: Put) -> list[Receipt]:
     with progress.work("commit to", ", ".join(p.state.store.root for p in parts)):
         receipts = [landed(receipt) for receipt in _committed(parts, put)]
     for part, receipt in zip(parts, receipts, strict=True):
-        accounts.committed(part.state.store.root, receipt)
+        phases.committed(part.state.store.root, receipt)
     return receipts
 
 

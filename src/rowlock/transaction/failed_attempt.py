@@ -16,11 +16,10 @@ from rowlock.advice import attempts
 from rowlock.conflict.value import Work
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError, StorageError
 from rowlock.transaction.publish.metrics import operation_parameters
-from rowlock.transaction.state import accounts
-from rowlock.transaction.state.call import user_metadata
+from rowlock.transaction.state import phases
+from rowlock.transaction.state.call import user_metadata, writer
 from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.transaction.state.proposal import Committing
-from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO
 
 
@@ -48,7 +47,7 @@ def record(txn: Pending, error: BaseException, operation: str, parameters: Mappi
     """
     if not txn.fails():
         return
-    accounts.failed(txn.table.path, operation, error)
+    phases.failed(txn.table.path, operation, error)
     alone = outcome_of(error) == "refused" and "rebase" not in txn.watch.seconds
     if alone or isinstance(error, StorageError):
         return

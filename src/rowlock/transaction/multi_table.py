@@ -17,7 +17,7 @@ from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException,
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import names
 from rowlock.protocol.prepared import prepared_by
-from rowlock.storage.dynamodb.together import MOST_TABLES, Taken, Version, common_arbiter, put_all
+from rowlock.storage.dynamodb.arbiter import MOST_TABLES, Taken, Version, common_arbiter, put_all
 from rowlock.storage.open import real_place
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
 from rowlock.transaction import commit as loop

@@ -8,8 +8,7 @@ from typing import Any
 from rowlock.exceptions import RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile
-from rowlock.transaction import commit as loop
-from rowlock.transaction import failed_attempt
+from rowlock.transaction import commit as loop, failed_attempt
 from rowlock.transaction.group_commit.lead import commit_append, may_join
 from rowlock.transaction.publish.commit_bytes import commit_bytes
 from rowlock.transaction.publish.file_actions import FileActions, append_actions, file_actions, staged_adds

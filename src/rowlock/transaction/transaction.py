@@ -1,29 +1,40 @@
-"""The verbs of a transaction: begin, execute statements, commit.
+"""The verbs of a transaction: begin, execute statements, commit; and statements that run as one.
 
 A transaction is private until its commit.  Whatever is raised before that leaves nothing but files
 that no commit names (I10).
+
+Statements are planned, wait in the lease line, are staged and committed; after a conflict again, by policy.  `StagingTransaction` plans, waits and stages;
+`run_again` repeats a transaction that met a conflict.  `run` does both for one plan, and the transactions of several statements and `rowlock.run`
+(in `api`) consist of the same two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+from rowlock import clock, progress
 from rowlock.boundary.engine import Statement
 from rowlock.conflict.delta import Slice
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import (
+    ConcurrentTransactionException,
+    DeltaConcurrentModificationException,
+    InvalidInput,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.transaction.definition import creation
-from rowlock.transaction.failed_attempt import recorded
-from rowlock.transaction.rebase.onto_head import check_source
-from rowlock.transaction.rebase.propagate import stage, stage_appends
+from rowlock.transaction.failed_attempt import recorded, work_of
+from rowlock.transaction.rebase.onto_head import check_source, stage, stage_appends
 from rowlock.transaction.staged_statements import commit
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import OpenTable, Pending
 from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.two_phase import close  # noqa: F401 - whoever opens a table can settle what is open in it
+from rowlock.transaction.waiting.lease_line import LeaseLine
 
 __all__ = ["Options", "Table", "Transaction"]
 
@@ -108,3 +119,120 @@ class Transaction(Pending):
         receipt = commit(self, operation, parameters or {})
         self.close()
         return receipt
+
+
+Planned = tuple[Sequence[Statement], Mapping[str, Any]]
+"""The statements of a transaction and its operation's parameters."""
+Plan = Callable[[Snapshot], Planned]
+"""Plans statements against a snapshot; it may be called again with a later one."""
+RERUNS = 20
+"""How often a statement is planned and staged anew before its conflict is raised after all."""
+W = TypeVar("W")
+R = TypeVar("R")
+
+
+class StagingTransaction:
+    """A transaction in the lease line, into which statements are staged one after the other.
+
+    A transaction that had to wait while others committed, and that has staged and read nothing yet, begins anew from the head: `txn` is
+    another one then.
+    """
+
+    def __init__(self, line: LeaseLine, begin: Callable[[Reruns], Transaction], reruns: Reruns | None = None, *, may_begin_anew: bool = True) -> None:
+        """`reruns`: what was thrown away before of the same work, for the receipt.  Part of a transaction over several tables may not begin anew by itself."""
+        self._line, self._begin, self._may = line, begin, may_begin_anew
+        self.txn = begin(reruns or Reruns())
+
+    def stage(self, plan: Plan) -> Mapping[str, Any] | None:
+        """Plans statements against what the transaction reads, waits for what they touch, and stages them.  Returns the operation's parameters.
+
+        Returns None, with nothing staged, where the step of the transaction's application is in the log already.
+        """
+        with progress.work("staging for", self.txn.table.path):
+            return self._staged(plan)
+
+    def _staged(self, plan: Plan) -> Mapping[str, Any] | None:
+        while not self.txn.already_committed:
+            if self._begins_anew(self._line.join_unplanned(self.txn)):
+                continue
+            start = clock.monotonic_s()
+            statements, parameters = plan(self.txn.base)
+            planned_s = clock.monotonic_s() - start
+            if self._begins_anew(self._line.join(self.txn, statements)):
+                continue
+            self.txn.watch.add("plan", planned_s)
+            self.txn.execute(*statements)
+            return parameters
+        return None
+
+    def will_read(self) -> None:
+        """Waits before the transaction reads the table as a whole."""
+        self._begins_anew(self._line.join(self.txn, (), reads_table=True))
+
+    def _begins_anew(self, head_moved: bool) -> bool:
+        """Starts the transaction again at the newest head, if the head moved during the wait and nothing is staged or read yet; returns whether it did."""
+        anew = self._may and head_moved and not self.txn.program and not self.txn.reads_table
+        if anew:
+            self.txn = self._begin(self.txn.reruns)
+        self._line.account(self.txn)
+        return anew
+
+
+def run(
+    table: Table,
+    operation: str,
+    plan: Plan,
+    *,
+    metadata: Callable[[Snapshot], Metadata] | None = None,
+    app: SetTransaction | None = None,
+    snapshot: Snapshot | None = None,
+) -> Receipt:
+    """Plans against the newest snapshot (`snapshot`, where the caller has just asked for it), stages, commits.  What is raised leaves the table as it is.
+
+    A statement is planned and staged again from the head where the policy is `rerun` and it met a conflict, or
+    where (under `repair` too) the schema or the protocol changed under it.
+    """
+    asked = [snapshot] if snapshot is not None else []
+
+    def begin(reruns: Reruns) -> Transaction:
+        head = asked.pop() if asked else table.refresh()
+        return table.begin(snapshot=head, metadata=metadata(head) if metadata else None, app=app, reruns=reruns)
+
+    def carry_out(staging: StagingTransaction) -> Receipt:
+        parameters = staging.stage(plan)
+        return staging.txn.commit(operation, parameters or {})
+
+    with progress.work(operation, table.path), LeaseLine(table.state) as line:
+        return run_again(lambda reruns: StagingTransaction(line, begin, reruns), carry_out, lambda staging: staging.txn, most=RERUNS, again=_runs_again)
+
+
+def run_again(
+    begin: Callable[[Reruns], W],
+    carry_out: Callable[[W], R],
+    transaction_of: Callable[[W], Transaction],
+    *,
+    most: int,
+    again: Callable[[Options, DeltaConcurrentModificationException], bool],
+) -> R:
+    """Begins and carries out a transaction until it commits: after a conflict at most `most` times more, where `again` says so.
+
+    `begin` gets what was thrown away before, for the receipt.  Raises the last conflict.  A step of an application that another
+    writer took is never carried out again.
+    """
+    reruns = Reruns()
+    for attempt in range(most + 1):
+        begun = begin(reruns)
+        try:
+            return carry_out(begun)
+        except DeltaConcurrentModificationException as conflict:
+            txn = transaction_of(begun)
+            if attempt == most or isinstance(conflict, ConcurrentTransactionException) or not again(txn.options, conflict):
+                raise
+            reruns = reruns.after(txn.txn_id, work_of(txn))
+        clock.back_off(attempt, clock.CONFLICT)
+    raise AssertionError("unreachable")
+
+
+def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
+    """Whether a statement that met this conflict is run again by itself."""
+    return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))

@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Effects, Kind, Propagated, RowBlock, StagedFile, fresh_path, fresh_statement
+from rowlock.boundary.effects import Assigned, Change, Effects, Kind, LostMatches, Propagated, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.boundary.engine import Program
-from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.provenance import Mask, Provenance, counted, numbers_of
-from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, concatenated, identities, preserved_identities
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import ConstraintViolated, InvalidInput, StatementRefused

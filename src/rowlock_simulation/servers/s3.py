@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rowlock.storage.requests import ObjectInfo, error_of
+from rowlock.storage.remote import ObjectInfo, error_of
 from rowlock_simulation.history import History
 from rowlock_simulation.scheduler import START_MS
 from rowlock_simulation.servers.network import Network

@@ -17,7 +17,7 @@ from rowlock import clock
 from rowlock.protocol.names import commit_key
 from rowlock.storage import Committed, Lost, MemoryStore, Unknown
 from rowlock.storage.dynamodb import EntryTable
-from rowlock.storage.dynamodb.together import Taken, Version, common_arbiter, put_all
+from rowlock.storage.dynamodb.arbiter import Taken, Version, common_arbiter, put_all
 from rowlock.storage.store import StorageError
 from support.locks.clocks import TestClock
 

@@ -18,10 +18,9 @@ from rowlock import clock
 from rowlock.protocol.actions import SetTransaction
 from rowlock.storage import open_store
 from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, commit, heads_together
-from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.transaction import Transaction
+from rowlock.transaction.transaction import Transaction, run_again
 from rowlock.transaction.two_phase.prepare import Part, Wait
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import operation, parameters, statements_of

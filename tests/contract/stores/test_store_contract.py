@@ -17,7 +17,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
 from rowlock.storage.dynamodb import arbitrated
 from rowlock.storage.hadoop import serve
-from rowlock.storage.requests import PART_BYTES
+from rowlock.storage.remote import PART_BYTES
 
 HDFS = pytest.param("hdfs", marks=[pytest.mark.spark, pytest.mark.soak("a JVM with HDFS, and Spark's for its client", ci=True)])
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from model.properties.contest import Contest
 from model.properties.histories import COLUMNS, History, histories

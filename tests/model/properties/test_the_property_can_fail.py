@@ -18,7 +18,7 @@ from model.schedules.in_memory import InMemory
 from rowlock.boundary import row_identity
 from rowlock.protocol.actions import AddFile
 from rowlock.transaction.publish import file_actions
-from rowlock.transaction.state.vectors import Vectors
+from rowlock.transaction.state.shared import Vectors
 from rowlock_simulation.memory import data_files
 from rowlock_simulation.memory.engine import MemoryEngine
 

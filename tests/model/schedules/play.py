@@ -18,8 +18,7 @@ from rowlock import clock
 from rowlock.boundary.engine import Engine
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol.actions import CommitInfo
-from rowlock.protocol.actions import Protocol as Protocol_
+from rowlock.protocol.actions import CommitInfo, Protocol as Protocol_
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.storage.store import Committed

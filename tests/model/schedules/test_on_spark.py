@@ -9,7 +9,7 @@ import pytest
 
 from model.schedules.play import Play
 from model.schedules.schedule import Schedule, all_schedules
-from rowlock.transaction import run
+from rowlock.transaction import transaction
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SCHEDULES = [s for s in all_schedules() if not s.memory_only]
@@ -58,5 +58,5 @@ def test_schedule(schedule: Schedule, spark: Any, tmp_path: Path, monkeypatch: p
     """A schedule is about one transaction, so a statement that meets another's schema is not staged again."""
     from model.schedules.on_spark import OnSpark
 
-    monkeypatch.setattr(run, "RERUNS", 0)
+    monkeypatch.setattr(transaction, "RERUNS", 0)
     Play(schedule, OnSpark(spark, tmp_path / "table")).run()

@@ -5,8 +5,7 @@ import sys
 from delta import DeltaTable, configure_spark_with_delta_pip
 from delta.tables import IdentityGenerator
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, Window, functions as F
 from pyspark.sql.types import DateType, IntegerType, LongType, StringType, StructField, StructType
 
 root = sys.argv[1]

@@ -5,8 +5,7 @@ import sys
 from delta import configure_spark_with_delta_pip
 from delta.exceptions import ConcurrentAppendException
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 root = sys.argv[1]
 builder = (

@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rowlock.advice.advice import ENOUGH, MARGIN, advise, lock_for
 from rowlock.advice.costs import Costs, costs, overwritings, pairs, timeline

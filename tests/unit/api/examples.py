@@ -22,7 +22,7 @@ WITHOUT_SPARK = (
     "rowlock.conflict.value",
     "rowlock.exceptions",
     "rowlock.limits",
-    "rowlock.storage.registers.open",
+    "rowlock.storage.registers",
     "rowlock.testing.faults",
     "rowlock_simulation.scheduler",
     "rowlock.transaction.state.receipt",

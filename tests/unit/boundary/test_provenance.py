@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Effects, RowBlock, fresh_path
-from rowlock.boundary.lost_matches import LostMatches, survivors
+from rowlock.boundary.effects import Effects, LostMatches, RowBlock, fresh_path, survivors
 from rowlock.boundary.provenance import Numbers, Provenance, SourceNumbers, StoredCounts, StoredOrigin, counted, numbers_of
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from model.schedules.schedule import FOLDER as SCHEDULES
-from support import conflict_cases as cases
-from support import corpus
+from support import conflict_cases as cases, corpus
 from tools import conflict_cases
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.conflict.table_change import TableChange
+from rowlock.conflict.rules import TableChange
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rowlock.maintenance.optimize import CUBE_BYTES, clustering_bins, open_cube
 from rowlock.protocol.actions import AddFile

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from rowlock.parquet.curves import SLACK, Ints, cuts, hilbert_index, hilbert_table, z_index
 

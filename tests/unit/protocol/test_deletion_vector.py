@@ -7,8 +7,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyroaring import BitMap, BitMap64
 
 from rowlock.exceptions import CorruptLog

@@ -6,7 +6,7 @@ import pytest
 
 from rowlock.exceptions import StatementRefused
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.identity import (
+from rowlock.protocol.column_values import (
     HIGH_WATER_MARK,
     Identity,
     differ_in_marks_only,

@@ -13,8 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rowlock.log import frames
 from rowlock.log.pruning import QuickBounds, files_that_may_match

@@ -11,7 +11,7 @@ import pytest
 from rowlock.boundary.effects import StagedFile
 from rowlock.transaction import multi_table
 from rowlock.transaction.state import shared
-from rowlock.transaction.two_phase import close, follow
+from rowlock.transaction.two_phase import close
 from rowlock.transaction.two_phase.prepare import Part
 from rowlock_simulation.draw_tables import STRANGERS, draw_tables
 from rowlock_simulation.run import run
@@ -31,8 +31,8 @@ def _move(part: Part, head: Any) -> None:
     [
         (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times", 88),
         (close, "word_of", lambda home, prepared: close.ABORTED, "transfers", "is not closed with it", 1),
-        (follow, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 287),
-        (follow, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 287),
+        (close, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 287),
+        (close, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 287),
         (Part, "is_only_read", property(lambda _: False), "copies", "no serial order", 65),
         (Part, "move_to", _move, "transfers", "decided", 96),
         (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order", 11),

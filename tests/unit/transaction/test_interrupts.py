@@ -16,14 +16,14 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.storage.lane import Lane
+from rowlock.storage.local import Lane
 from rowlock.transaction.state.shared import SingleFlight
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run
 
 PLACES = {
-    ("lane.py", "__enter__"),
-    ("lane.py", "_acquire_flock"),
+    ("local.py", "__enter__"),
+    ("local.py", "_acquire_flock"),
     ("commit.py", "_rounds"),
     ("lead.py", "commit_append"),
     ("lead.py", "__enter__"),

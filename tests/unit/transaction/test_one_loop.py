@@ -26,7 +26,7 @@ from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
-from rowlock.transaction.definition import alteration, backfill, creation, replacement, table_features
+from rowlock.transaction.definition import alteration, creation, replacement, table_features
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.options import Options
@@ -75,7 +75,7 @@ def add_feature(made: InMemory) -> Receipt:
 
 
 def track(made: InMemory) -> Receipt:
-    return backfill.set_properties(made.state, made.engine, {"delta.enableRowTracking": "true"})
+    return table_features.set_properties(made.state, made.engine, {"delta.enableRowTracking": "true"})
 
 
 def replace(made: InMemory) -> Receipt:

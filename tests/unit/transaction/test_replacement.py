@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rowlock
-from rowlock.engines.appends.staging import stage_rows
+from rowlock.engines.appends.engine import stage_rows
 from rowlock.exceptions import ConcurrentDeleteReadException, CorruptLog, DeltaConcurrentModificationException
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile

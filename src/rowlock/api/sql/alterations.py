@@ -21,7 +21,7 @@ from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
 from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name, unresolved_column
 from rowlock.protocol.schema_edit import Position
-from rowlock.transaction.definition import alteration, clustering, creation
+from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.definition.alteration import ColumnEdit
 from rowlock.transaction.state.call import settings
 
@@ -151,7 +151,7 @@ def cluster_by(target: Target, plan: Any) -> None:
     """ALTER TABLE ... CLUSTER BY (columns), or NONE."""
     said = target.nodes.option(plan.clusterBySpec())
     columns = [] if said is None else [tuple(str(p) for p in c.fieldNames()) for c in target.nodes.items(said.columnNames())]
-    clustering.cluster_by(Handle(target.spark, target.path).state, columns)
+    creation.cluster_by(Handle(target.spark, target.path).state, columns)
 
 
 def add_constraint(target: Target, plan: Any) -> None:

@@ -18,11 +18,9 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.column_mapping import MAX_ID
+from rowlock.protocol.column_values import CURRENT_DEFAULT, EXPLICIT, GENERATION_EXPRESSION, START, STEP
 from rowlock.protocol.constraints import is_constraint
-from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.features import reader_features, writer_features
-from rowlock.protocol.generated import GENERATION_EXPRESSION
-from rowlock.protocol.identity import EXPLICIT, START, STEP
 from rowlock.protocol.properties import validate_properties
 from rowlock.protocol.schema import dotted
 

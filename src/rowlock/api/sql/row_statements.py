@@ -22,7 +22,7 @@ from rowlock.engines.spark.frames.answers import affected_frame
 from rowlock.engines.spark.sql.insert import is_default, partition_literal, refuse_options_of_client, with_defaults
 from rowlock.engines.spark.sql.nodes import has_method
 from rowlock.engines.spark.sql.parsing import ScalarSubqueries
-from rowlock.engines.spark.statements.merge_plan import Clauses
+from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol.schema import dotted, quote
 from rowlock.transaction.state.options import WriteMode
@@ -57,30 +57,19 @@ def merge(target: Target, plan: Any) -> DataFrame:
     nodes, table = target.nodes, target.changed()
     values = ScalarSubqueries(nodes, target.statement, target.folder)
     source, on = nodes.frame(plan.sourceTable()), _expression(target, plan.mergeCondition(), "MERGE condition")
-    builder = DeltaMergeBuilder(table._runner, table._receipts, source, on, table._alias, Clauses(values_from=values.frames))
-    if plan.withSchemaEvolution():
-        builder = builder.withSchemaEvolution()
-    for action in nodes.items(plan.matchedActions()):
-        condition, kind = _condition(target, action.condition()), class_name(action)
-        if kind == "DeleteAction":
-            builder = builder.whenMatchedDelete(condition)
-        elif kind == "UpdateStarAction":
-            builder = builder.whenMatchedUpdateAll(condition)
-        else:
-            builder = builder.whenMatchedUpdate(condition, _assignments(target, action.assignments(), values))
-    for action in nodes.items(plan.notMatchedActions()):
-        condition, kind = _condition(target, action.condition()), class_name(action)
-        if kind == "InsertStarAction":
-            builder = builder.whenNotMatchedInsertAll(condition)
-        else:
-            builder = builder.whenNotMatchedInsert(condition, _assignments(target, action.assignments(), values))
-    for action in nodes.items(plan.notMatchedBySourceActions()):
-        condition = _condition(target, action.condition())
-        if class_name(action) == "DeleteAction":
-            builder = builder.whenNotMatchedBySourceDelete(condition)
-        else:
-            builder = builder.whenNotMatchedBySourceUpdate(condition, _assignments(target, action.assignments(), values))
-    return builder.execute()
+
+    def clause(action: Any) -> Clause:
+        condition, name = _condition(target, action.condition()), class_name(action)  # DeleteAction, UpdateAction, InsertStarAction, ...
+        kind, whole = name.removesuffix("Action").removesuffix("Star").lower(), name.endswith("StarAction")
+        assigned = None if kind == "delete" or whole else _assignments(target, action.assignments(), values)
+        return Clause(kind, condition, assigned, all_columns=whole)
+
+    matched, inserted, alone = (
+        tuple(map(clause, nodes.items(actions))) for actions in (plan.matchedActions(), plan.notMatchedActions(), plan.notMatchedBySourceActions())
+    )
+    clauses = Clauses(matched, inserted, alone, values_from=values.frames)
+    evolves = bool(plan.withSchemaEvolution())
+    return DeltaMergeBuilder(table._runner, table._receipts, source, on, table._alias, clauses, evolves=evolves).execute()
 
 
 def insert(target: Target, plan: Any) -> None:
@@ -146,12 +135,8 @@ def overwrite(target: Target, plan: Any) -> None:
     options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
     condition = plan.deleteExpr()
     where = None if str(condition.toString()) == "true" else _expression(target, condition)
-    frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{"replace_where": where, **_static(where), **options})
-
-
-def _static(where: Column | None) -> dict[str, str]:
-    """The mode of an overwrite that says itself what it replaces: the session's setting has no say in it."""
-    return {"partition_overwrite_mode": "static"} if where is None else {}
+    static = {"partition_overwrite_mode": "static"} if where is None else {}  # it says itself what it replaces: the session's setting has no say in it
+    frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{"replace_where": where, **static, **options})
 
 
 def overwrite_partitions(target: Target, plan: Any) -> None:

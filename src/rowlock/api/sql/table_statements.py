@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -26,7 +27,7 @@ from rowlock.engines.spark.statements.sources import refresh_cached
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.column_mapping import MAX_ID
-from rowlock.protocol.identity import HIGH_WATER_MARK
+from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.protocol.schema import TYPE_CHANGES, column_name, dotted
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
@@ -158,19 +159,7 @@ def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool
     for name in options:
         if name not in ("app_id", "app_version", "user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
             target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
-    frames.replace_with_rows(
-        place.handle,
-        rows,
-        _made(spec, place, operation),
-        partition_by=spec.partitions,
-        properties={**options.get("properties", {}), **spec.properties},
-        app=application(options.get("app_id"), options.get("app_version")),
-        user_metadata=options.get("user_metadata"),
-        max_records=options.get("max_records_per_file"),
-        compression=options.get("compression"),
-        instead=frames.optimizing(options.get("optimize_write")),
-    )
-    place.register()
+    _make_with_rows(spec, place, rows, options, operation, replaces=True)
 
 
 def _place(target: Target, spec: Spec) -> Place:
@@ -187,10 +176,20 @@ def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists
         raise TableExists("There is a table already: CREATE TABLE ... AS SELECT makes a new one; use INSERT INTO", table=place.handle.path)
     if not options.get("data_change", True):
         raise no_table_yet(place.handle.path)
-    frames.create_with_rows_of(
+    _make_with_rows(spec, place, rows, options)
+
+
+def _make_with_rows(
+    spec: Spec, place: Place, rows: DataFrame, options: Mapping[str, Any], operation: str = "CREATE TABLE AS SELECT", *, replaces: bool = False
+) -> None:
+    """Makes the table of a statement with a query, and gives it its name.  Raises InvalidInput for partitions and clustering columns at once."""
+    if spec.partitions and spec.clusters:
+        raise InvalidInput("A table is partitioned or clustered, not both", table=place.handle.path)
+    frames.make_with_rows(
+        place.handle,
         rows,
-        place.handle.path,
-        _made(spec, place),
+        Made(operation, list(spec.clusters), spec.comment, bool(place.managed)),
+        replaces=replaces,
         partition_by=spec.partitions,
         properties={**options.get("properties", {}), **spec.properties},
         app=application(options.get("app_id"), options.get("app_version")),
@@ -200,13 +199,6 @@ def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists
         instead=frames.optimizing(options.get("optimize_write")),
     )
     place.register()
-
-
-def _made(spec: Spec, place: Place, operation: str = "CREATE TABLE AS SELECT") -> Made:
-    """What a statement with a query says of the table beside its rows.  Raises InvalidInput for partitions and clustering columns at once."""
-    if spec.partitions and spec.clusters:
-        raise InvalidInput("A table is partitioned or clustered, not both", table=place.handle.path)
-    return Made(operation, list(spec.clusters), spec.comment, bool(place.managed))
 
 
 def save_as_table(target: Target, plan: Any) -> None:

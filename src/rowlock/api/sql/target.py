@@ -23,9 +23,7 @@ from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.insert import assigned, described
 from rowlock.engines.spark.sql.nodes import Nodes, path_of
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
-from rowlock.protocol.defaults import CURRENT_DEFAULT
-from rowlock.protocol.generated import GENERATION_EXPRESSION
-from rowlock.protocol.identity import is_identity
+from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.schema import dotted, quote, unresolved_column
 from rowlock.transaction.state.call import settings
 

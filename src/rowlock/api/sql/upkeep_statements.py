@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rowlock.api.clones import clone_name, clone_to, parquet_files
-from rowlock.api.clones import convert as convert_to_delta
+from rowlock.api.clones import clone_name, clone_to, convert as convert_to_delta, parquet_files
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import open_by_name, place_of
 from rowlock.api.sql.target import Target

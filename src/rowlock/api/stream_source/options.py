@@ -18,13 +18,9 @@ _BYTES = re.compile(r"(\d+)\s*([kmgtp]?)b?\Z")
 _IGNORED = frozenset(("path", "serialization.format"))
 _FLAGS = ("ignoreDeletes", "ignoreChanges", "skipChangeCommits", "failOnDataLoss", "readChangeFeed")
 _TEXTS = (
-    "excludeRegex",
-    "schemaTrackingLocation",
-    "streamingSourceTrackingId",
-    "allowSourceColumnRename",
-    "allowSourceColumnDrop",
-    "allowSourceColumnTypeChange",
-)
+    "excludeRegex", "schemaTrackingLocation", "streamingSourceTrackingId",
+    "allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange",
+)  # fmt: skip
 _KNOWN = ("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger", *_FLAGS, *_TEXTS)
 _OTHER_NAMES = {"readchangedata": "readchangefeed", "schemalocation": "schematrackinglocation"}
 

@@ -15,16 +15,14 @@ import orjson
 from rowlock.api.change_feed import first_version
 from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
-from rowlock.api.stream_source.options import LATEST, StreamOptions, storage_options
-from rowlock.api.stream_source.options import parse as parse_options
+from rowlock.api.stream_source.options import LATEST, StreamOptions, parse as parse_options, storage_options
 from rowlock.api.stream_source.tracking import Tracked, TrackingLog, check_allowed, differs, evolved
 from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece, Position, Room, StreamOffset, Walk, parse
 from rowlock.conditions import named
 from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame, columns_of_stream, rows_of_files, same_columns
-from rowlock.engines.spark.frames.reading import relabelled
+from rowlock.engines.spark.frames.reading import Changed, changed_rows, changes_frame, columns_of_stream, relabelled, rows_of_files, same_columns
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern

@@ -55,11 +55,9 @@ class Load(Protocol):
 
     def batch(self, stream: str, number: int) -> pl.DataFrame:
         """The source rows of merge number `number` of a stream: existing and new keys, each at most once, columns as in the table."""
-        ...
 
     def erasure(self, number: int) -> Erasure:
         """The delete that the GDPR process runs as number `number`."""
-        ...
 
 
 def save_spec(work: Path, spec: Mapping[str, Any]) -> None:

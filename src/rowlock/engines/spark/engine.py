@@ -11,11 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rowlock.boundary.effects import Effects, Propagated, RowBlock, StagedFile
+from rowlock.boundary.effects import Change, Effects, LostMatches, Propagated, RowBlock, StagedFile
 from rowlock.boundary.engine import Program
-from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.provenance import Mask, Origin, Provenance
-from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
@@ -30,8 +28,8 @@ from rowlock.parquet.row_ids import with_identities, without_empty
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
+from rowlock.protocol.column_values import Identity
 from rowlock.protocol.deletion_vector import bitmap_of
-from rowlock.protocol.identity import Identity
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import SharedState
 

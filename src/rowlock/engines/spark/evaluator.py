@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock.caches import PLANS, Cache
@@ -29,13 +28,11 @@ from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.parquet.rows import Rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY, is_char
-from rowlock.protocol.defaults import column_defaults
+from rowlock.protocol.column_values import Identity, column_defaults, generated_columns, identity_columns
 from rowlock.protocol.deletion_vector import positions_except
-from rowlock.protocol.generated import generated_columns
-from rowlock.protocol.identity import Identity, identity_columns
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition.identity import Numbers
-from rowlock.transaction.state.vectors import Vectors
+from rowlock.transaction.state.shared import Vectors
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 _RESOLUTION_SETTINGS = (_TIME_ZONE, "spark.sql.ansi.enabled", "spark.sql.caseSensitive")

@@ -31,7 +31,7 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import ColumnPath, DataType
 from rowlock.storage.store import ObjectStore
 from rowlock.threads import side_by_side
-from rowlock.transaction.state.vectors import Vectors
+from rowlock.transaction.state.shared import Vectors
 
 UNREADABLE = (pa.ArrowException, OSError, CorruptLog, InvalidInput, StorageError, ValueError)
 """The errors of a file that is damaged, missing or inaccessible."""

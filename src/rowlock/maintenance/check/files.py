@@ -25,7 +25,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.threads import side_by_side
-from rowlock.transaction.state.vectors import Vectors
+from rowlock.transaction.state.shared import Vectors
 
 _TAIL_BYTES = 64 << 10
 _Problem = tuple[str, str]

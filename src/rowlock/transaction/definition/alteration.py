@@ -17,17 +17,13 @@ from rowlock.conditions import named
 from rowlock.conflict.delta import delta_between, live_slice
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import column_mapping, schema_edit
-from rowlock.protocol import schema as schemas
+from rowlock.protocol import column_mapping, schema as schemas, schema_edit
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.char_varchar import KEY, rebound
 from rowlock.protocol.clustering import logical_columns
+from rowlock.protocol.column_values import CURRENT_DEFAULT, DEFAULTS, GENERATION_EXPRESSION, generated_columns, is_identity
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
-from rowlock.protocol.defaults import CURRENT_DEFAULT
-from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.features import writer_features
-from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns
-from rowlock.protocol.identity import is_identity
 from rowlock.protocol.schema import ColumnPath, StructField, StructType
 from rowlock.protocol.schema_edit import Position
 from rowlock.protocol.schema_fit import may_become, with_type

@@ -1,6 +1,7 @@
-"""Creates tables, and changes their properties.
+"""Creates tables, and changes their properties and clustering columns.
 
 They stage no rows.  Of several creators one wins (I1); what is changed later is computed again from each head that it meets (see `head_commit`).
+Under other clustering columns the files stay as they lie: OPTIMIZE sorts what is written from then on by the new ones, OPTIMIZE FULL all that there is.
 """
 
 from __future__ import annotations
@@ -15,27 +16,16 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, RowlockError, SchemaMismatch, StatementRefused, TableExists
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import clustering, column_mapping, row_tracking, schema_fit
-from rowlock.protocol import schema as schemas
+from rowlock.protocol import clustering, column_mapping, features, row_tracking, schema as schemas, schema_fit
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.clustering import is_key_type, possible_keys
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
-from rowlock.protocol.features import (
-    check_writable,
-    features_of_columns,
-    lowest_protocol,
-    protocol_for_new_table,
-    reader_features,
-    supporting,
-    without_protocol_properties,
-    writer_features,
-)
 from rowlock.protocol.in_commit import with_commit_timestamp
-from rowlock.protocol.properties import MANIFESTS, is_true, no_manifests, validate_properties, validate_together
-from rowlock.protocol.schema import ColumnPath, StructType
+from rowlock.protocol.properties import MANIFESTS, TableProperties, is_true, no_manifests, validate_properties, validate_together
+from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
 from rowlock.transaction.commit import commit
-from rowlock.transaction.definition.clustering import checked_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.publish import manifests
 from rowlock.transaction.publish.commit_bytes import commit_info
@@ -45,6 +35,82 @@ from rowlock.transaction.state.phases import current_observer, reached
 from rowlock.transaction.state.proposal import Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
+
+_MOST_COLUMNS = 4
+
+
+def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
+    """Clusters a table by these columns from now on; by none where there are none.
+
+    Raises StatementRefused on a partitioned table and for a column without statistics, InvalidInput for unknown columns, one twice and too many.
+    """
+
+    def make(head: Snapshot) -> HeadActions | None:
+        if head.partition_columns:
+            text = "A partitioned table cannot be clustered"
+            raise StatementRefused(text, what="CLUSTER BY", table=head.table, condition=named("DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED"))
+        stored = checked_columns(head.metadata, columns, head.table)
+        if stored == clustering.stored_columns(head.domains, head.table):
+            return None
+        protocol = features.with_feature(head.protocol, "clustering")
+        return HeadActions(protocol=protocol, domains=(clustering.clustering_domain(stored),))
+
+    before = clustering.logical_columns((head := state.refresh()).domains, head.schema, head.table)
+    parameters = {"oldClusteringColumns": _text(before), "newClusteringColumns": _text(columns)}
+    return commit_from_head(state, "CLUSTER BY", parameters, make)
+
+
+def _text(columns: Sequence[ColumnPath]) -> str:
+    return ",".join(".".join(c) for c in columns)
+
+
+def named_columns(schema: StructType, names: Sequence[str], table: str) -> list[ColumnPath]:
+    """The columns of these SQL names as the schema spells them; a name with dots may also be one column's name.  Raises InvalidInput for an unknown one."""
+    return [_spelled(schema, (column_path(name), (name,)), table) for name in names]
+
+
+def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> tuple[ColumnPath, ...]:
+    """The columns by their physical names.
+
+    Raises InvalidInput for unknown columns, one twice and more than four, StatementRefused for a column without statistics or of a type without an order.
+    """
+    if len(columns) > _MOST_COLUMNS:
+        raise InvalidInput(
+            f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)}",
+            table=table,
+            condition=named("DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS", numColumnsLimit=_MOST_COLUMNS, actualNumColumns=len(columns)),
+        )
+    schema, properties = schemas.parse_schema(metadata.schema_string), TableProperties(metadata.configuration)
+    with_stats = set(possible_keys(schema, properties))
+    out: list[ColumnPath] = []
+    for column in columns:
+        spelled = _spelled(schema, (column,), table)
+        name, path = ".".join(spelled), schema.physical_path(spelled)
+        if path in out:
+            raise InvalidInput(f"The clustering column {name!r} is named twice; name it once", table=table, condition=named("DELTA_DUPLICATE_COLUMNS_FOUND"))
+        type_ = None if (found := schema.resolve(spelled)) is None else found.type
+        if not is_key_type(type_):
+            text = f"A table cannot be clustered by {name}: values of its type have no order in statistics"
+            types = f"{name} : {type_name(type_, sql=True) if type_ is not None else 'unknown'}"
+            condition = named("DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED", columnsWithDataTypes=types)
+            raise StatementRefused(text, what=name, table=table, condition=condition)
+        if path is None or spelled not in with_stats:
+            text = f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns"
+            raise StatementRefused(text, what=name, table=table, condition=named("DELTA_CLUSTERING_COLUMN_MISSING_STATS", columns=name, schema=""))
+        out.append(path)
+    return tuple(out)
+
+
+def _spelled(schema: StructType, paths: Sequence[ColumnPath], table: str) -> ColumnPath:
+    """The first of these paths that the schema has, as it spells it."""
+    if (found := schema.spelled(*paths)) is not None:
+        return found
+    name = ".".join(paths[0])
+    raise InvalidInput(
+        f"There is no column {name!r} to cluster by; the table has {', '.join(schema.names)}",
+        table=table,
+        condition=named("DELTA_COLUMN_NOT_FOUND_IN_SCHEMA", columnName=name, tableSchema=schemas.schema_json(schema)),
+    )
 
 
 class NewTable(Single):
@@ -169,12 +235,14 @@ def widened(metadata: Metadata, schema: StructType, table: str) -> Metadata:
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
     """The protocol of a new table with this metadata."""
     schema = schemas.parse_schema(metadata.schema_string)
-    return supporting(protocol_for_new_table(metadata.configuration, clustered=clustered, columns=features_of_columns(schema)), metadata)
+    return features.supporting(
+        features.protocol_for_new_table(metadata.configuration, clustered=clustered, columns=features.features_of_columns(schema)), metadata
+    )
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
     """Raises UnsupportedFeature where a table with this metadata could not be written by this version."""
-    check_writable(protocol_for(metadata, clustered=clustered), metadata, table)
+    features.check_writable(protocol_for(metadata, clustered=clustered), metadata, table)
 
 
 def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
@@ -253,12 +321,12 @@ def change_metadata(
 def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
     """The protocol with the features that these properties need.  A version that they do not name is the protocol's own."""
     versions = {MIN_READER_VERSION: str(protocol.min_reader_version), MIN_WRITER_VERSION: str(protocol.min_writer_version)}
-    return widest(protocol, protocol_for_new_table({**versions, **configuration}))
+    return widest(protocol, features.protocol_for_new_table({**versions, **configuration}))
 
 
 def stored(metadata: Metadata) -> Metadata:
     """The metadata as the log has it: without the properties that the protocol holds."""
-    return replace(metadata, configuration=without_protocol_properties(metadata.configuration))
+    return replace(metadata, configuration=features.without_protocol_properties(metadata.configuration))
 
 
 def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt:
@@ -314,10 +382,10 @@ def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool
 
 def widest(old: Protocol, new: Protocol) -> Protocol:
     """The protocol with the features of both; the old one where that is enough."""
-    readers, writers = reader_features(old) | reader_features(new), writer_features(old) | writer_features(new)
-    if readers == reader_features(old) and writers == writer_features(old):
+    readers, writers = features.reader_features(old) | features.reader_features(new), features.writer_features(old) | features.writer_features(new)
+    if readers == features.reader_features(old) and writers == features.writer_features(old):
         return old
-    return lowest_protocol(readers, writers)
+    return features.lowest_protocol(readers, writers)
 
 
 def parameters_of(metadata: Metadata, cluster_by: Sequence[ColumnPath], managed: bool) -> dict[str, Any]:

@@ -19,11 +19,10 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.features import check_writable, supporting
 from rowlock.storage.store import ObjectStore, discard
-from rowlock.transaction import commit as loop
-from rowlock.transaction import failed_attempt
+from rowlock.transaction import commit as loop, failed_attempt
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.rebase import fail_policy, log_chain
-from rowlock.transaction.state import accounts
+from rowlock.transaction.state import phases
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer, reached
 from rowlock.transaction.state.proposal import Over, Single
@@ -249,7 +248,7 @@ class HeadCommit(Single):
 
     def failed(self, error: RowlockError) -> None:
         """Records a failure that other writers had a part in; a change that cannot be carried out at all is not recorded beside the table."""
-        accounts.failed(self.state.store.root, self.operation, error)
+        phases.failed(self.state.store.root, self.operation, error)
         if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
             with failed_attempt.never_in_the_way(self.state.store.root):
                 failed_attempt.hand_over(

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rowlock.conflict.value import conflict_with
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import identity
+from rowlock.protocol import column_values
 from rowlock.protocol.actions import Commit
-from rowlock.protocol.identity import Identity, identity_columns
+from rowlock.protocol.column_values import Identity, identity_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
-_TAGS = {identity.MARKS_ONLY_TAG: "true"}
+_TAGS = {column_values.MARKS_ONLY_TAG: "true"}
 
 
 class Numbers:
@@ -56,8 +56,8 @@ def reserve(state: SharedState, names: Sequence[str], count: int) -> Mapping[str
             text = f"Another commit changed the table's definition while numbers of {', '.join(gone)} were being reserved."
             raise conflict_with(Commit(head.version), "metadata", columns=tuple(gone), what=text).exception(head.table)
         firsts.update({n: i.first_of_next() for n, i in found.items()})
-        marks = {n: identity.last_of(i, count, head.table) for n, i in found.items()}
-        return HeadActions(metadata=identity.with_marks(head.metadata, marks), tags=_TAGS)
+        marks = {n: column_values.last_of(i, count, head.table) for n, i in found.items()}
+        return HeadActions(metadata=column_values.with_marks(head.metadata, marks), tags=_TAGS)
 
     commit_from_head(state, "RESERVE IDENTITY", {"columns": list(names), "count": count}, make)
     return firsts
@@ -71,7 +71,7 @@ def sync(state: SharedState, name: str, furthest: Callable[[Snapshot, Identity],
         number = furthest(head, column)
         if number is None or (number < column.start if column.step > 0 else number > column.start):
             return None
-        metadata = identity.with_marks(head.metadata, {column.name: identity.rounded_to_step(column, number, head.table)})
+        metadata = column_values.with_marks(head.metadata, {column.name: column_values.rounded_to_step(column, number, head.table)})
         return None if metadata == head.metadata else HeadActions(metadata=metadata, tags=_TAGS)
 
     return commit_from_head(state, "SYNC IDENTITY", {"column": name}, make, reads_rows=True)

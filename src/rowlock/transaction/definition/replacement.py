@@ -18,10 +18,9 @@ from rowlock.conflict.rules import is_harmless
 from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import clustering, column_mapping, row_tracking
-from rowlock.protocol import schema as schemas
+from rowlock.protocol import clustering, column_mapping, row_tracking, schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
-from rowlock.protocol.identity import with_marks_of
+from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.properties import PROTECTION
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.definition import creation
@@ -33,13 +32,9 @@ from rowlock.transaction.state.shared import SharedState
 Write = Callable[[Snapshot, Snapshot], tuple[Sequence[AddFile], Sequence[int]]]
 """Writes all new rows for a draft of the table, at a head.  Returns their files, and the versions of this very table that the rows were read from."""
 _OUTLIVING = (
-    "delta.enableDeletionVectors",
-    "delta.checkpointPolicy",
-    PROTECTION,
-    row_tracking.ENABLED,
-    row_tracking.ROW_ID_COLUMN,
-    row_tracking.COMMIT_VERSION_COLUMN,
-)
+    "delta.enableDeletionVectors", "delta.checkpointPolicy", PROTECTION,
+    row_tracking.ENABLED, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN,
+)  # fmt: skip
 """The properties that a replaced table keeps where neither the statement nor the session sets them."""
 
 

@@ -7,6 +7,13 @@ DROP FEATURE takes away what uses a feature, then the feature from the protocol,
 What takes long is done before the commit that changes the protocol; that one looks at its head again, and is refused where a trace came
 back meanwhile.  Each step is a commit of its own and changes no row: where one is refused, the table can be read and written as before.
 What needs an engine (rewriting files) is the caller's.
+
+Row tracking is enabled on a table that has rows while others write to it (I6):
+
+    the feature → row ids for every live file, in commits of their own → the property
+
+From the first step on every writer gives ids to the files that it adds, so what is left to do only shrinks.  A file is added again as it lives at
+the head, with ids and nothing else changed: to writers in flight that is no change of a row.
 """
 
 from __future__ import annotations
@@ -16,7 +23,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from rowlock import clock
+from rowlock import clock, progress
+from rowlock.boundary import row_identity
+from rowlock.boundary.engine import AppendEngine
 from rowlock.conditions import named
 from rowlock.exceptions import StatementRefused, UnsupportedFeature
 from rowlock.limits import limits
@@ -24,20 +33,9 @@ from rowlock.log import cleanup
 from rowlock.log.replay import read_commit
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import features, names
+from rowlock.protocol import feature_removal, features, names, row_tracking
 from rowlock.protocol.actions import Protocol, RemoveFile
-from rowlock.protocol.feature_removal import (
-    CHECKPOINT_PROTECTION,
-    DELETION_VECTORS,
-    REMOVALS,
-    Removal,
-    Uses,
-    check_own_traces,
-    check_truncation,
-    feature_to_drop,
-    with_properties,
-    without_feature,
-)
+from rowlock.protocol.features import check_writable, writer_features
 from rowlock.protocol.properties import PROTECTION, TRUNCATION
 from rowlock.protocol.row_tracking import FEATURE as ROW_TRACKING
 from rowlock.transaction.definition import creation
@@ -58,17 +56,17 @@ def drop_feature(state: SharedState, name: str, clear: Callable[[str], None], *,
     its history has to expire first, and where it came back meanwhile.
     """
     table, head = state.store.root, state.refresh()
-    feature = feature_to_drop(head.protocol, name, table)
-    check_truncation(feature, truncate_history, table)
-    check_own_traces(feature, _uses(head), table)
-    guarded = REMOVALS[feature].history is not None and not truncate_history and settings().flag("tableFeatures.fastDropFeature.enabled")
-    if feature == CHECKPOINT_PROTECTION:
+    feature = feature_removal.feature_to_drop(head.protocol, name, table)
+    feature_removal.check_truncation(feature, truncate_history, table)
+    feature_removal.check_own_traces(feature, _uses(head), table)
+    guarded = feature_removal.REMOVALS[feature].history is not None and not truncate_history and settings().flag("tableFeatures.fastDropFeature.enabled")
+    if feature == feature_removal.CHECKPOINT_PROTECTION:
         _truncate_protected(state)
     had_traces = _take_traces(state, feature, clear)
     if guarded:
         for _ in range(_BARRIERS):
             _empty_commit_and_checkpoint(state)
-    elif REMOVALS[feature].history is not None:
+    elif feature_removal.REMOVALS[feature].history is not None:
         _truncate(state, feature, had_traces, truncate_history)
     receipt = commit_from_head(state, _DROP, {"featureName": feature, "truncateHistory": truncate_history}, lambda at: _downgrade(at, feature, guarded=guarded))
     if guarded:
@@ -82,13 +80,13 @@ def _checkpoint(state: SharedState) -> None:
     state.log.write_checkpoint(head)
 
 
-def _uses(head: Snapshot) -> Uses:
-    return Uses(head.metadata, head.domains, head.files.adds())
+def _uses(head: Snapshot) -> feature_removal.Uses:
+    return feature_removal.Uses(head.metadata, head.domains, head.files.adds())
 
 
 def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None]) -> bool:
     """Takes away what the newest version has of a feature; returns whether there was anything."""
-    removal = REMOVALS[feature]
+    removal = feature_removal.REMOVALS[feature]
     found = removal.trace(_uses(state.refresh())) is not None
     if found:
         if removal.takes:
@@ -98,12 +96,12 @@ def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None])
                 if unsets
                 else ("SET TBLPROPERTIES", {"properties": dict(removal.takes)})
             )
-            creation.change_metadata(state, operation, words, lambda head: with_properties(head.metadata, removal.takes))
+            creation.change_metadata(state, operation, words, lambda head: feature_removal.with_properties(head.metadata, removal.takes))
         clear(feature)
     if feature == ROW_TRACKING:
         while commit_from_head(state, "ROW TRACKING UNBACKFILL", {}, _take_row_ids).version is not None:
             pass
-    elif feature == DELETION_VECTORS:
+    elif feature == feature_removal.DELETION_VECTORS:
         commit_from_head(state, "Deletion Vector Tombstones", {}, lambda head: _tombstones(state, head))
     elif feature == "domainMetadata":
         commit_from_head(state, "Domain Metadata Cleanup", {}, _without_domains)
@@ -152,7 +150,7 @@ def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> 
         )
     at = state.store.modified_ms(names.LAST_CHECKPOINT) or clock.now_ms()
     cleanup.truncate(state.store, head, None if now else cleanup.horizon_ms(at, head.properties.log_retention_ms))
-    if (version := _version_that_uses(state, head, feature, REMOVALS[feature])) is not None:
+    if (version := _version_that_uses(state, head, feature, feature_removal.REMOVALS[feature])) is not None:
         raise StatementRefused(
             f"Feature {feature} cannot be dropped yet: version {version} of the table uses it: {wait}",
             what=feature,
@@ -165,7 +163,7 @@ def _truncation(head: Snapshot) -> str:
     return head.metadata.configuration.get(TRUNCATION, "24 hours").removeprefix("interval ")
 
 
-def _version_that_uses(state: SharedState, head: Snapshot, feature: str, removal: Removal) -> int | None:
+def _version_that_uses(state: SharedState, head: Snapshot, feature: str, removal: feature_removal.Removal) -> int | None:
     """The oldest version in the log that uses a feature; of the oldest checkpoint its live files and metadata count, of commits all that they hold."""
     uses = removal.history
     assert uses is not None
@@ -194,9 +192,9 @@ def _truncate_protected(state: SharedState) -> None:
     if not _is_truncated(state, head):
         short = _truncation(head)
         raise StatementRefused(
-            f"Feature {CHECKPOINT_PROTECTION} cannot be dropped yet: versions before {head.properties.protected_before} use dropped features, "
+            f"Feature {feature_removal.CHECKPOINT_PROTECTION} cannot be dropped yet: versions before {head.properties.protected_before} use dropped features, "
             f"and must be older than {short} (property {TRUNCATION}); then run the statement again",
-            what=CHECKPOINT_PROTECTION,
+            what=feature_removal.CHECKPOINT_PROTECTION,
             table=head.table,
             condition=named("DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD", truncateHistoryLogRetentionPeriod=short),
         )
@@ -211,17 +209,17 @@ def _is_truncated(state: SharedState, head: Snapshot) -> bool:
 
 def _downgrade(head: Snapshot, feature: str, *, guarded: bool) -> HeadActions:
     """The protocol without the feature, where the head has no trace of it; `guarded`: with checkpoint protection up to this version."""
-    removal, listed = REMOVALS[feature], features.reader_features(head.protocol) | features.writer_features(head.protocol)
+    removal, listed = feature_removal.REMOVALS[feature], features.reader_features(head.protocol) | features.writer_features(head.protocol)
     if feature not in listed or (found := removal.trace(_uses(head))):
         text = f"Feature {feature} cannot be dropped: another writer changed the table meanwhile ({'it was dropped' if feature not in listed else found}); run it again"
         condition = named("DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL", concurrentCommit=head.version)
         raise StatementRefused(text, what=feature, table=head.table, condition=condition)
-    protocol, changes = without_feature(head.protocol, feature), dict.fromkeys(removal.loses)
+    protocol, changes = feature_removal.without_feature(head.protocol, feature), dict.fromkeys(removal.loses)
     if guarded:
-        protocol = features.with_feature(protocol, CHECKPOINT_PROTECTION)
+        protocol = features.with_feature(protocol, feature_removal.CHECKPOINT_PROTECTION)
         changes[PROTECTION] = str(head.version + 1)
     domains = tuple(replace(d, removed=True) for d in head.domains.values() if d.domain in removal.loses)
-    return HeadActions(protocol=protocol, metadata=with_properties(head.metadata, changes), domains=domains)
+    return HeadActions(protocol=protocol, metadata=feature_removal.with_properties(head.metadata, changes), domains=domains)
 
 
 _UPGRADE = "UPGRADE PROTOCOL"
@@ -258,3 +256,45 @@ def _commit(state: SharedState, operation: str, parameters: Mapping[str, Any], c
         return None if protocol == head.protocol else HeadActions(protocol=protocol)
 
     return commit_from_head(state, operation, parameters, make)
+
+
+def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping[str, str]) -> Receipt:
+    """Sets table properties.  Where they enable row tracking, every existing row gets an id first.
+
+    The receipt is that of the last commit, which sets the properties.  Raises as `creation.set_properties` does.
+    """
+    creation.check_properties(properties, state.store.root)
+    head = state.refresh()
+    if row_tracking.asks_for_tracking(properties) and not row_tracking.is_enabled(head.protocol, head.metadata):
+        wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
+        check_writable(
+            creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root
+        )  # what cannot be set is refused before anything is done
+        commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
+        with progress.work("ROW ID BACKFILL", state.store.root):
+            _backfill(state, engine)
+    return creation.set_properties(state, properties)
+
+
+def _backfill(state: SharedState, engine: AppendEngine) -> None:
+    """Gives ids to all rows that have none, in as many commits as it takes."""
+    while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
+        pass
+
+
+def _upgrade(head: Snapshot) -> HeadActions | None:
+    """The protocol with the rowTracking feature."""
+    if row_tracking.FEATURE in writer_features(head.protocol):
+        return None
+    return HeadActions(protocol=creation.upgraded(head.protocol, {row_tracking.ENABLED: "true"}))
+
+
+def _give_ids(head: Snapshot, engine: AppendEngine) -> HeadActions | None:
+    """Re-adds some of the live files without row ids, with ids."""
+    bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
+    if not bare:
+        return None
+    if (shown := progress.current()) is not None:  # else the number is not needed
+        shown.count(sum(f.base_row_id is not None for f in head.files.adds()), len(head.files), "files")
+    adds, domains = row_identity.assign_row_ids(bare, head, engine.count)
+    return HeadActions(adds=adds, domains=tuple(domains))

@@ -15,9 +15,8 @@ from pyroaring import BitMap64
 
 from rowlock import clock
 from rowlock.boundary import row_identity
-from rowlock.boundary.effects import Effects, RowBlock, StagedFile
+from rowlock.boundary.effects import Effects, Loss, RowBlock, StagedFile, changes_of, needs_no_change_files
 from rowlock.boundary.engine import AppendEngine, Engine
-from rowlock.boundary.row_changes import Loss, changes_of, needs_no_change_files
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed as feed
@@ -27,7 +26,7 @@ from rowlock.protocol.features import vectors_allowed
 from rowlock.protocol.placement import Placement
 from rowlock.protocol.statistics import widened
 from rowlock.transaction.state.pending import CopyKey, Staging
-from rowlock.transaction.state.vectors import Vectors
+from rowlock.transaction.state.shared import Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,6 @@ class FileActions:
     vectors_updated: int = 0
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
-
-    @property
-    def bytes_added(self) -> int:
-        return sum(a.size_bytes for a in self.adds)
 
 
 def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: Vectors, staging: Staging, data_change: bool = True) -> FileActions:

@@ -14,8 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from rowlock import exceptions
-from rowlock.boundary.effects import Effects, Propagated
-from rowlock.boundary.lost_matches import LostMatches, survivors
+from rowlock.boundary.effects import Effects, LostMatches, Propagated, survivors
 from rowlock.conflict import rules
 from rowlock.conflict.delta import Delta, Slice
 from rowlock.conflict.value import Conflict, conflict_with

@@ -1,27 +1,43 @@
 """Rebases a transaction's staged effects onto the head of the log, over the commits of others since its base (I3).
 
 The winners are judged by the rules about the table, by the transaction's policy and isolation level, and by what it read.
-Then its effects are rebased over exactly those rows of the delta that can matter to it.
+Then its effects are rebased over exactly those rows of the delta that can matter to it:
+
+    D' = (D - G) + { born rows that the program changes }
+    R' = { x in R : provenance(x) not in G } + { their new images }
+    F' = { inserts whose count is 0 } + appended rows as staged
+
+D tombstones, R images of derived rows, F rows that are inserted or appended; G the rows that are gone.  Staging is a rebase from empty effects,
+statement after statement.  The delta is read, and never the whole table.
+
+Where a winner changed the table's metadata, new
+constraints are checked on all staged rows, wherever these came from; if the change may give a statement's plan another meaning,
+MetadataChangedException is raised, and the statement is staged again from the head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from rowlock.boundary.effects import Effects
-from rowlock.boundary.engine import refuse_on_append_only
+from pyroaring import BitMap64
+
+from rowlock.boundary.effects import Assigned, Effects, LostMatches, RowBlock, survivors
+from rowlock.boundary.engine import Engine, Program, refuse_on_append_only
+from rowlock.boundary.provenance import union_by_path
 from rowlock.conflict import rules
-from rowlock.conflict.delta import Delta, delta_between
+from rowlock.conflict.delta import Delta, Slice, delta_between
+from rowlock.conflict.rules import TableChange, table_change
 from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.column_values import goes_back
 from rowlock.protocol.features import check_writable
 from rowlock.transaction.publish import outcome
-from rowlock.transaction.rebase import cell_merge, fail_policy, log_chain, schema_change
+from rowlock.transaction.rebase import cell_merge, fail_policy, log_chain
 from rowlock.transaction.rebase.follow_moves import drop_overlapping_bins, follow_moves
-from rowlock.transaction.rebase.propagate import rebase
 from rowlock.transaction.state.pending import AlreadyCommitted, Attempt, Pending, Staged
 from rowlock.transaction.state.receipt import Conflict
 
@@ -60,10 +76,10 @@ def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: 
         if txn.options.raises_by_file:
             fail_policy.check_files(txn, winners)
         if txn.is_lockless:
-            staged = _merge_cells(txn, attempt, replace(txn.staged, effects=schema_change.adapt(txn, txn.effects, head)), winners, head, rewritten)
+            staged = _merge_cells(txn, attempt, replace(txn.staged, effects=adapt(txn, txn.effects, head)), winners, head, rewritten)
         else:
             staged = _rebase_rows(txn, attempt, winners, head, rewritten)
-            staged = replace(staged, effects=schema_change.adapt(txn, staged.effects, head))
+            staged = replace(staged, effects=adapt(txn, staged.effects, head))
     attempt.rounds += 1
     return replace(staged, read=head, base=txn.view(head), passed=(*txn.staged.passed, *winners) if staged.unseen else ())
 
@@ -77,11 +93,11 @@ def refuse_removal(txn: Pending, head: Snapshot) -> None:
 def _check_table(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
     """Raises where a winner changed the table's protocol or metadata in a way that staged work cannot be carried over."""
     state = fail_policy.table_state(txn.read)
-    asked = rules.TABLE_RULES if txn.options.raises_by_file or txn.metadata is not None else schema_change.OTHER_RULES
+    asked = rules.TABLE_RULES if txn.options.raises_by_file or txn.metadata is not None else OTHER_RULES
     if found := rules.first_conflict(asked, fail_policy.reads_of(txn), winners, state):
         raise fail_policy.error_of(txn, found)
-    if asked is schema_change.OTHER_RULES:
-        schema_change.check_still_fits(txn, winners, head)
+    if asked is OTHER_RULES:
+        check_still_fits(txn, winners, head)
     check_writable(head.protocol, head.metadata, txn.table.path)
 
 
@@ -255,3 +271,128 @@ def _conflicts_by_winner(winners: Sequence[Commit], delta: Delta, effects: Effec
                 )
             )
     return out
+
+
+APPEND_ONLY = "delta.appendOnly"
+OTHER_RULES = tuple(r for r in rules.TABLE_RULES if r is not rules.metadata_changed)
+"""The rules about the table that apply in addition to `check_still_fits`."""
+
+
+def check_still_fits(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
+    """Raises MetadataChangedException if the staged work cannot be kept under the head's metadata."""
+    defined = [txn.read.metadata, *(w.metadata for w in winners if w.metadata is not None)]
+    if any(goes_back(a, b) for a, b in itertools.pairwise(defined)):
+        text = "Another commit replaced the table while this transaction was staged: numbers of identity columns in its rows may be given out again."
+        raise fail_policy.error_of(txn, conflict_with(winners[-1], "metadata", what=text))
+    if head.metadata == txn.read.metadata:
+        return
+    change = table_change(txn.read.metadata, head.metadata, head.protocol)
+    if change.is_empty or _can_be_kept(txn, change):
+        return
+    winner = next((w for w in reversed(winners) if w.metadata is not None), winners[-1]) if winners else None
+    text = f"Another commit changed the table's definition while this transaction was staged: {', '.join(change.names)}."
+    raise fail_policy.error_of(txn, conflict_with(winner or Commit(head.version), "metadata", columns=change.names, what=text))
+
+
+def _can_be_kept(txn: Pending, change: TableChange) -> bool:
+    """Whether staged work stays valid after the change, once `adapt` has been applied."""
+    if any(key != APPEND_ONLY for key in change.other):  # appendOnly does not concern a transaction that only adds rows; others were refused before
+        return False
+    if change.checked and _hides_images(txn.program):
+        return False
+    if change.same_columns or (txn.is_lockless and not change.retyped):
+        return True
+    if txn.reads_table:
+        return False
+    if all(s.kind == "append" for s in txn.program):
+        return not any(change.affects(s.sets) for s in txn.program)
+    return all(s.kind == "move" for s in txn.program) and not change.retyped
+
+
+def _hides_images(program: Program) -> bool:
+    """Whether a later statement may have changed rows that an earlier one wrote: the earlier images are not kept and cannot be checked."""
+    makes = [n for n, s in enumerate(program) if s.kind in ("update", "merge", "append")]
+    return bool(makes) and any(s.touches for s in program[makes[0] + 1 :])
+
+
+def adapt(txn: Pending, effects: Effects, head: Snapshot) -> Effects:
+    """Converts the effects to the head's columns, and checks every staged row against constraints that winners added.
+
+    Raises ConstraintViolated, as a run at the head would.
+    """
+    if head.metadata == txn.read.metadata or txn.metadata is not None:
+        return effects
+    change = table_change(txn.read.metadata, head.metadata, head.protocol)
+    engine, blocks = txn.table.engine, effects.blocks
+    if not change.same_columns:
+        blocks = tuple(engine.adopt(b, before=txn.read, after=head) for b in blocks)
+        effects = replace(effects, blocks=blocks, assigned=_renamed(effects.assigned, txn.read, head))
+    if change.checked and txn.data_change:
+        engine.check([b for b in blocks if b.kind != "matched"], snapshot=head)
+    return effects
+
+
+def _renamed(assigned: Sequence[Assigned], before: Snapshot, after: Snapshot) -> tuple[Assigned, ...]:
+    """Assigned cells under the present names of their columns, without those of dropped columns."""
+    stored = {f.name: f.physical_name for f in before.schema.fields}
+    names = {f.physical_name: f.name for f in after.schema.fields}
+    return tuple(replace(a, columns=tuple(names[s] for c in a.columns if (s := stored[c]) in names)) for a in assigned)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebased:
+    """Effects after a rebase; how many rows and bytes the engine read for it, and how many staged rows were dropped."""
+
+    effects: Effects
+    rows_rebased: int = 0
+    bytes_rebased: int = 0
+    rows_dropped: int = 0
+
+
+def stage(
+    program: Program, first: int, effects: Effects, candidates: Sequence[Slice], *, engine: Engine, snapshot: Snapshot
+) -> tuple[Effects, Mapping[str, int], tuple[str, ...]]:
+    """Stages the statements from number `first` on, over the effects so far and over the candidate rows of the table.
+
+    Returns the new effects, the engine's counts of the rows that these statements updated, deleted and inserted, and its words for how it did that.
+    """
+    lost_matches = LostMatches(effects, {}, engine.provenance)
+    done = engine.propagate(program, effects, (), candidates, snapshot=snapshot, lost_matches=lost_matches, first=first)
+    matches = [b for b in effects.blocks if b.kind == "matched"]
+    blocks = (*matches, *(b for b in done.blocks if b.num_rows))
+    tombstones = union_by_path(effects.tombstones, done.tombstones)
+    return Effects(tombstones, blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)), done.metrics, done.ways
+
+
+def stage_appends(program: Program, first: int, effects: Effects) -> Effects:
+    """The effects with the rows of the statements from number `first` on, which are appends of blocks that are written already."""
+    entered = [replace(b, statement=n) for n, s in enumerate(program) if n >= first for b in s.payload if b.num_rows]
+    return replace(effects, blocks=(*effects.blocks, *entered))
+
+
+def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, snapshot: Snapshot) -> Rebased:
+    """Rebases the effects over `delta`, whose born rows are in `snapshot`.
+
+    Raises what a run after the winners would raise: MultipleMatches, ConstraintViolated.
+    """
+    gone = delta.gone_by_path()
+    lost_matches = LostMatches(effects, gone, engine.provenance)
+    fresh = engine.propagate(program, effects, delta.gone, delta.born, snapshot=snapshot, lost_matches=lost_matches)
+    tombstones = union_by_path(_without_gone(effects.tombstones, gone), fresh.tombstones)
+    surviving: list[RowBlock] = []
+    dropped = 0
+    for block in effects.blocks:
+        mask = survivors(block, gone, fresh.counts, engine.provenance)
+        if mask is not None and not mask.all():
+            dropped += int(len(mask) - mask.sum()) if block.kind != "matched" else 0
+            if not mask.any():
+                continue
+            block = engine.keep(block, mask)
+        surviving.append(block)
+    blocks = (*surviving, *(b for b in fresh.blocks if b.num_rows))
+    merged = Effects({p: t for p, t in tombstones.items() if t}, blocks, {**effects.counts, **fresh.counts})
+    return Rebased(merged, fresh.rows_read, fresh.bytes_read, dropped)
+
+
+def _without_gone(tombstones: Mapping[str, BitMap64], gone: Mapping[str, Slice]) -> dict[str, BitMap64]:
+    return {path: positions - gone[path].covers(positions) if path in gone else positions for path, positions in tombstones.items()}

@@ -1,18 +1,25 @@
-"""What the caller's session has a say in while a call commits: its settings, and the text of the user's own in each commit (Delta's `userMetadata`).
+"""What a call brings to its commits: its session's settings, the text of the user's own (Delta's `userMetadata`), and who writes.
 
 They belong to the call, not to the transaction: whatever the call commits, rows or a change of the definition, goes by them.  A session's settings are
-asked once for each call, when it begins.
+asked once for each call, when it begins.  Who writes (host, process, application) is for people to read and decides nothing; the application is the first of these
+that says something: the environment variable ROWLOCK_APPLICATION, the name of the Spark application, the name of the program.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from rowlock.parquet.compression import SETTING, compressing
+from rowlock.parquet.writing import SETTING, compressing
 from rowlock.protocol.session_settings import Settings
 from rowlock.transaction.state.receipt import Receipt
 
@@ -92,3 +99,50 @@ def landed(receipt: Receipt) -> Receipt:
     if call is not None and receipt.version is not None:
         call.committed.append(receipt)
     return receipt
+
+
+VARIABLE = "ROWLOCK_APPLICATION"
+_LONGEST = 200
+_USUAL_NAMES = ("", "rowlock", "pyspark-shell", "Spark Connect server")
+"""Names that sessions have whose user gave them none."""
+
+_session_name: ContextVar[Callable[[], str] | None] = ContextVar("asks the session of this call for its application's name", default=None)
+
+
+@contextmanager
+def in_session(name: Callable[[], str]) -> Iterator[None]:
+    """The commits of the block are of the application that `name` says; it is asked for each commit, so it must be quick."""
+    token = _session_name.set(name)
+    try:
+        yield
+    finally:
+        _session_name.reset(token)
+
+
+def writer() -> dict[str, Any]:
+    """Plain values for commitInfo: `host`, `process` (its id) and `application`."""
+    return {"host": _text(_host()), "process": os.getpid(), "application": _text(_application())}
+
+
+def _text(name: str) -> str:
+    """A name as a commit can hold it: names of files and variables may be no UTF-8."""
+    return name[:_LONGEST].encode("utf-8", "replace").decode()
+
+
+def _application() -> str:
+    if named := os.environ.get(VARIABLE, "").strip():
+        return named
+    ask = _session_name.get()
+    name = "" if ask is None else ask()
+    return _program() if name in _USUAL_NAMES else name
+
+
+@functools.cache
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _program() -> str:
+    """The name of the script or module that the interpreter runs."""
+    path = Path(sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-") else "python")
+    return path.parent.name if path.name == "__main__.py" else path.name

@@ -1,19 +1,22 @@
-"""The named phases of a transaction, and the one place where tests and metrics listen.
+"""The named phases of a transaction, and who listens: tests to phases, metrics such as `rowlock.telemetry` to the account of each end.
 
     begin → staged → (before_rebase → rebased)* → written → before_put → after_put → committed
 
 The default observer does nothing.  An observer may block or run other transactions: that is how a
-schedule walks two real transactions through an interleaving.
+schedule walks two real transactions through an interleaving.  Listeners to accounts are called on the thread that commits, outside of the commit
+lane; what one raises is logged and changes nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
-from typing import Any
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from rowlock import progress
+from rowlock.transaction.state.receipt import Receipt
 
 PHASES = ("begin", "staged", "before_rebase", "rebased", "written", "before_put", "after_put", "committed")
 
@@ -59,3 +62,49 @@ def use_observer(observer: Observer) -> Iterator[Observer]:
         yield observer
     finally:
         _current.reset(token)
+
+
+logger = logging.getLogger("rowlock")
+
+
+class Listener(Protocol):
+    """The callbacks for every transaction of this process that committed, found nothing to commit, or failed."""
+
+    def committed(self, table: str, receipt: Receipt) -> None:
+        """A transaction ended; `receipt.version` is None where it changed nothing."""
+
+    def failed(self, table: str, operation: str, error: BaseException) -> None:
+        """A transaction failed: by a conflict, a constraint, an outcome that is not known."""
+
+
+_listeners: tuple[Listener, ...] = ()
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Registers a listener for the whole process; returns a function that takes it out again."""
+    global _listeners
+    _listeners = (*_listeners, listener)
+
+    def stop() -> None:
+        global _listeners
+        _listeners = tuple(one for one in _listeners if one is not listener)
+
+    return stop
+
+
+def committed(table: str, receipt: Receipt) -> None:
+    """Tells the listeners of a transaction that committed, or found nothing to commit."""
+    _tell(lambda listener: listener.committed(table, receipt))
+
+
+def failed(table: str, operation: str, error: BaseException) -> None:
+    """Tells the listeners of a transaction that failed."""
+    _tell(lambda listener: listener.failed(table, operation, error))
+
+
+def _tell(call: Callable[[Listener], None]) -> None:
+    for listener in _listeners:
+        try:
+            call(listener)
+        except Exception as e:  # noqa: BLE001 - the transaction has ended; its account is for people
+            logger.warning("the account of a transaction could not be handed to %s: %s", type(listener).__name__, e)

@@ -3,25 +3,38 @@
 Anybody may close: the owner right after the decision, any writer or reader that meets an open P, whether the owner lives or not.
 The log of the home says which: the first word about the transaction there counts, its commit (C) or a marker that gives it up.
 Who has waited long enough for a word puts the marker; waiting itself decides nothing (I7).
+
+The transaction's place in the table is its P.  Where commits of other engines came after it (I3, I5, I6), a row that it replaced or deleted is looked
+for at the head: at its address where the file is still live, else by its row id.  With the same row commit version it was only moved, and the
+change applies to it there.  Otherwise the other engine has deleted or changed it: the change of that row is dropped, with the row that was
+to take its place.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import numpy as np
+from pyroaring import BitMap64
 
 from rowlock import clock
-from rowlock.boundary.effects import Effects
+from rowlock.boundary.effects import Effects, StagedFile
 from rowlock.boundary.engine import Engine
+from rowlock.boundary.provenance import union_by_path
+from rowlock.boundary.row_identity import Materialized, Numbers, columns_of, identities_in
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, RowlockError, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.row_ids import MaterializedIds
 from rowlock.protocol import prepared as versions
-from rowlock.protocol.actions import Commit
+from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import CLOSE, Prepared, open_version
+from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.storage.open import beside
 from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
 from rowlock.transaction.commit import commit
@@ -32,8 +45,7 @@ from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Staging
 from rowlock.transaction.state.proposal import Over, Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
-from rowlock.transaction.state.shared import SharedState, before_use, state_of
-from rowlock.transaction.two_phase.follow import RowIds, follow
+from rowlock.transaction.state.shared import SharedState, Vectors, before_use, state_of
 
 ABORTED, BY_HAND = -1, -2
 """In place of a version of the home: the transaction was given up; a person decided that it is committed, since the home's log cannot say it any more."""
@@ -294,3 +306,88 @@ def _fits(base: Snapshot, head: Snapshot) -> bool:
     """Whether files that were written for `base` can be files of `head`: not where another engine replaced the table's columns meanwhile."""
     before = {f.physical_name: f.type for f in base.schema.fields}
     return base.partition_columns == head.partition_columns and all(before.get(f.physical_name, f.type) == f.type for f in head.schema.fields)
+
+
+class RowIds(Protocol):
+    """What reads the rows' ids of data files, and counts their rows."""
+
+    def at(self, columns: MaterializedColumns) -> Materialized:
+        """A function that reads ids and commit versions from these columns of a file."""
+
+    def count(self, file: AddFile) -> int:
+        """The physical number of rows of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The rows to delete, by their files at the head; the new files, with the positions of those of their rows that are dropped; how many were dropped."""
+
+    tombstones: Mapping[str, BitMap64]
+    files: tuple[StagedFile, ...]
+    dropped: int = 0
+
+
+def follow(staged: Commit, base: Snapshot, head: Snapshot, vectors: Vectors, ids: RowIds) -> Followed:
+    """What the staged commit, which was made on top of `base`, does on top of `head`."""
+    written = {add.path: add for add in staged.adds}
+    tombstones: dict[str, BitMap64] = {}
+    lost: dict[str, BitMap64] = {}
+    live = head.files.get([r.path for r in staged.removes])
+    for path, before in base.files.get([r.path for r in staged.removes]).items():
+        dead = vectors.of(before)
+        ours = (vectors.of(written[path]) if path in written else BitMap64(range(_rows(before, ids)))) - dead
+        file = live.get(path)
+        gone = ours if file is None else ours & vectors.of(file)
+        if ours - gone:
+            tombstones[path] = ours - gone
+        if gone:
+            lost[path] = gone
+    removed = {r.path for r in staged.removes}
+    new = [replace(a, base_row_id=None, default_row_commit_version=None) for a in staged.adds if a.path not in removed]
+    if not lost:
+        return Followed(tombstones, tuple(StagedFile(a) for a in new))
+    moved, dropped = _found(lost, base, head, vectors, ids)
+    files = [_without(a, dropped, head, vectors, ids) for a in new]
+    return Followed(union_by_path(tombstones, moved), tuple(f for f in files if f is not None), len(dropped))
+
+
+def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors: Vectors, ids: RowIds) -> tuple[dict[str, BitMap64], Numbers]:
+    """(where the lost rows that were only moved are at the head, the ids of the others)."""
+    columns = columns_of(base)
+    assert columns is not None, "rows of a prepared table are only changed where they are tracked"
+    of = ids.at(columns)
+    files = base.files.get(lost)
+    wanted = [identities_in(files[path], bitmap_to_numpy(at), of) for path, at in lost.items()]
+    row_ids, versions = np.concatenate([w.ids for w in wanted]), np.concatenate([w.commit_versions for w in wanted])
+    order = np.argsort(row_ids)
+    row_ids, versions = row_ids[order], versions[order]
+    is_found = np.zeros(len(row_ids), bool)
+    moved: dict[str, BitMap64] = {}
+    for file in head.files.adds():
+        if file.path in base.files:
+            continue
+        positions = bitmap_to_numpy(BitMap64(range(_rows(file, ids))) - vectors.of(file))
+        there = identities_in(file, positions, of)
+        at = np.minimum(np.searchsorted(row_ids, there.ids), len(row_ids) - 1)
+        same = (row_ids[at] == there.ids) & (versions[at] == there.commit_versions)
+        if same.any():
+            is_found[at[same]] = True
+            moved[file.path] = bitmap_of(positions[same])
+    return moved, row_ids[~is_found]
+
+
+def _without(file: AddFile, dropped: Numbers, head: Snapshot, vectors: Vectors, ids: RowIds) -> StagedFile | None:
+    """A new file without the rows that took the place of dropped ones; None where no row is left."""
+    columns, num_rows = columns_of(head), _rows(file, ids)
+    if columns is None:  # row tracking was switched off meanwhile: the file says no more whose place its rows took
+        return StagedFile(file)
+    kept, _ = ids.at(columns)(file, np.arange(num_rows, dtype=np.int64))
+    dead = bitmap_of(np.flatnonzero(np.isin(kept, dropped))) | vectors.of(file)
+    if len(dead) >= num_rows:
+        return None
+    return StagedFile(replace(file, deletion_vector=None), dead) if dead else StagedFile(file)
+
+
+def _rows(file: AddFile, ids: RowIds) -> int:
+    known = file.num_records
+    return ids.count(file) if known is None else known

@@ -12,8 +12,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from typer.testing import CliRunner
 
 import rowlock

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rowlock.advice.history import History, MetWinner, Run, Writer
 from rowlock.cli.report.lanes import MAX_LANES, MAX_ROWS, MAX_RUNS, ROW, WORDS, Axis, drawing, phases_of

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import rowlock
-import rowlock.engines.appends.staging as staging
 from rowlock.api.append import opened
-from rowlock.engines.appends.engine import ArrowEngine
+from rowlock.engines.appends.engine import ArrowEngine, _Writer, stage_rows
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import CommitInfo, Protocol
@@ -224,13 +223,13 @@ def test_memory_is_bounded_over_all_partitions(path: str, monkeypatch: pytest.Mo
     """With many partitions none of which fills a file, the largest are written when together they are too much."""
     turn_down(monkeypatch, append_held_bytes=1_000)
     seen: list[int] = []
-    add = staging._Writer.add
+    add = _Writer.add
 
     def spy(self: Any, part: pa.Table) -> None:
         add(self, part)
         seen.append(self._held)
 
-    monkeypatch.setattr(staging._Writer, "add", spy)
+    monkeypatch.setattr(_Writer, "add", spy)
     batches = [pa.record_batch({"p": pa.array([n % 7 for n in range(50)]), "v": pa.array([k] * 50)}) for k in range(20)]
     rowlock.append(path, pa.RecordBatchReader.from_batches(batches[0].schema, batches), partition_by="p")
     assert max(seen) <= 1_000
@@ -386,7 +385,7 @@ def test_a_new_not_null_is_asked_of_staged_rows(path: str) -> None:
 
 def test_two_that_make_the_table(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes second appends to what the first one made."""
-    real = staging.stage_rows
+    real = stage_rows
 
     def beaten(*arguments: Any) -> Any:
         monkeypatch.undo()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import rowlock
-import rowlock.storage.lane as lanes
-from rowlock.storage.lane import Lane
+import rowlock.storage.local as lanes
+from rowlock.storage.local import Lane
 from support.appends import numbers, rows
 
 

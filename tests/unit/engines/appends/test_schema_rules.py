@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql.types import StructType as SparkStruct
 
 import rowlock
-from rowlock.engines.appends.conforming import Fitting
+from rowlock.engines.appends.source import Fitting
 from rowlock.engines.spark.catalyst.bridge import to_arrow
 from rowlock.engines.spark.statements.append import conform
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, WrongType

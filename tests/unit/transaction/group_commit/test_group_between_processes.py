@@ -23,7 +23,6 @@ from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.advice.history import writer_of
-from rowlock.advice.participants import participants, told
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException, RowlockError
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -37,7 +36,7 @@ from rowlock.transaction.definition import alteration
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.group_commit import between_processes, lead
 from rowlock.transaction.group_commit.between_processes import FOLDER, Post
-from rowlock.transaction.group_commit.group import Lot, Member, queue_of
+from rowlock.transaction.group_commit.group import Lot, Member, participants, queue_of, told
 from rowlock.transaction.group_commit.lead import LedAppends
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.abort_marker import ABORT
@@ -318,7 +317,7 @@ def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.Mo
 WORKER = """
 import json, sys, time
 sys.path.insert(0, sys.argv[2])
-from rowlock.storage.lane import Lane
+from rowlock.storage.local import Lane
 from rowlock.storage.local import LocalStore
 from rowlock.transaction.group_commit import lead
 from rowlock_simulation.memory.sql.script import parse

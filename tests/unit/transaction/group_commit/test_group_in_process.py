@@ -18,7 +18,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.storage.lane import Lane
+from rowlock.storage.local import Lane
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
 from rowlock.transaction.commit import commit

@@ -220,7 +220,7 @@ sys.path.insert(0, sys.argv[2])
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run
 from rowlock.storage import open_store
-from rowlock.storage.lane import Lane
+from rowlock.storage.local import Lane
 from rowlock.transaction.group_commit import between_processes, lead
 from model.schedules.in_memory import InMemory
 lead.SLOW_PUT_S, lead.HAND_OVER_AFTER = -1.0, 0

@@ -19,11 +19,10 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.run import Planned, StagingTransaction
-from rowlock.transaction.run import run as run_plan
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
+from rowlock.transaction.transaction import Planned, StagingTransaction, run as run_plan
 from rowlock.transaction.waiting import lease_line
 from rowlock.transaction.waiting.lease_line import LeaseLine, scopes_under
 from rowlock_simulation.memory.sql.script import Append, Delete, Optimize, Overwrite, Script, parse

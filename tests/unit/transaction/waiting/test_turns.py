@@ -16,8 +16,7 @@ from rowlock.storage.registers import Cell, Registers
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
-from rowlock_simulation.memory.sql.script import Append
-from rowlock_simulation.memory.sql.script import parse as script
+from rowlock_simulation.memory.sql.script import Append, parse as script
 from rowlock_simulation.memory.statements import run
 from support.locks.clocks import Stage, TestClock
 from support.locks.registers import Unreliable, in_memory

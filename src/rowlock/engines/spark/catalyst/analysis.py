@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from rowlock.conditions import named
@@ -21,9 +20,7 @@ from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
 from rowlock.engines.spark.catalyst.types import StorePolicy, fitted_text
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.char_varchar import KEY
-from rowlock.protocol.defaults import default_of
-from rowlock.protocol.generated import Generated
-from rowlock.protocol.identity import Identity
+from rowlock.protocol.column_values import Generated, Identity, default_of
 from rowlock.protocol.schema import column_path, unresolved_column
 
 Expression = str | Column

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import orjson
 import pyarrow as pa
 from py4j.java_gateway import is_instance_of, java_import
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType, VariantType
 from pyspark.util import _load_from_socket
@@ -57,7 +57,7 @@ class Catalyst:
         self.subquery_alias, self.alias_identifier = logical.SubqueryAlias, sql.catalyst.AliasIdentifier
         self.struct_literal, self.struct_field = expressions.Literal, expressions.GetStructField
         self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
-        self.filter_node, self.project_node, self.local_node = logical.Filter, logical.Project, logical.LocalRelation
+        self.filter_node, self.project, self.local_node = logical.Filter, logical.Project, logical.LocalRelation
         self.hidden_outputs = _module(logical, "Project").hiddenOutputTag()
         self.mark = sql.catalyst.trees.TreeNodeTag
         self.union_node, self.one_row, self.join_node = logical.Union, logical.OneRowRelation, logical.Join
@@ -65,7 +65,7 @@ class Catalyst:
         self.no_hint, self.broadcast = _module(logical, "JoinHint").NONE(), _module(logical, "BROADCAST")
         self.inner, self.some = _module(sql.catalyst.plans, "Inner"), jvm.scala.Some
         self.right_outer, self.hash_of = _module(sql.catalyst.plans, "RightOuter"), expressions.XxHash64
-        self.null_test, self.negation, self.disjunction, self.conditional = expressions.IsNull, expressions.Not, expressions.Or, expressions.If
+        self.is_null, self.negated, self.either, self.conditional = expressions.IsNull, expressions.Not, expressions.Or, expressions.If
         self.equal_keys = sql.catalyst.planning.ExtractEquiJoinKeys.unapply
         self.python_udf = sql.catalyst.trees.TreePattern.PYTHON_UDF()
         self.data_type, self.column_of = sql.types.DataType, sql.classic.ExpressionUtils
@@ -116,10 +116,6 @@ class Catalyst:
     def filter(self, condition: JavaObject | None, child: JavaObject) -> JavaObject:
         """The plan of the rows of `child` that meet the condition; `child` itself without one."""
         return child if condition is None else self.filter_node(condition, child)
-
-    def project(self, outputs: JavaObject, child: JavaObject) -> JavaObject:
-        """The plan of `outputs` (a Scala Seq of named expressions) over `child`."""
-        return self.project_node(outputs, child)
 
     def variables_in(self, manager: JavaObject) -> JavaObject:
         """The mutable map in which a manager of session variables keeps their definitions; Spark has no public way to list or copy them."""
@@ -184,7 +180,7 @@ class Catalyst:
         """The frame without its last column, which a query still finds by its name, as it finds Spark's `_metadata` of a scan."""
         plan = analyzed(frame)
         outputs = plan.output()
-        shown = self.project_node(outputs.init(), plan)
+        shown = self.project(outputs.init(), plan)
         shown.setTagValue(self.hidden_outputs, self.seq([outputs.last()]))
         return self.dataframe(shown, frame.sparkSession)
 
@@ -204,18 +200,6 @@ class Catalyst:
     def runs_python(self, expressions: Iterable[JavaObject]) -> bool:
         """Whether one of the expressions calls a Python UDF.  Spark calls these for every row, also within a branch that is not taken."""
         return any(e.containsPattern(self.python_udf) for e in expressions)
-
-    def is_null(self, expression: JavaObject) -> JavaObject:
-        """`expression IS NULL`."""
-        return self.null_test(expression)
-
-    def either(self, left: JavaObject, right: JavaObject) -> JavaObject:
-        """`left OR right`."""
-        return self.disjunction(left, right)
-
-    def negated(self, condition: JavaObject) -> JavaObject:
-        """`NOT condition`."""
-        return self.negation(condition)
 
     def chosen(self, condition: JavaObject, yes: JavaObject, no: JavaObject) -> JavaObject:
         """IF(condition, yes, no), under the name and the id of `no`."""
@@ -260,7 +244,7 @@ class Catalyst:
             # pyspark 4.2 gives a context that closes the socket; earlier versions give the stream itself, and close the socket at its end.
             with received if hasattr(received, "__enter__") else nullcontext(received) as streams:
                 return pa.concat_tables([pa.ipc.open_stream(s).read_all() for s in streams])
-        return arrow_schema(StructType.fromJson(_json(schema.json()))).empty_table()
+        return arrow_schema(StructType.fromJson(orjson.loads(schema.json()))).empty_table()
 
     def _computed(self, plan: JavaObject, session: JavaObject) -> JavaObject:
         """The plan, evaluated by the one optimizer rule that computes over local relations; unchanged where this fails, for the whole optimizer.
@@ -287,12 +271,6 @@ class Catalyst:
 def _module(package: JavaObject, name: str) -> JavaObject:
     """The Scala object (singleton) of this name."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
-
-
-def _json(text: str) -> Any:
-    import orjson
-
-    return orjson.loads(text)
 
 
 def class_name(node: JavaObject) -> str:
@@ -373,15 +351,20 @@ def holds(t: DataType, test: Callable[[DataType], bool]) -> bool:
     return test(t)
 
 
+def with_parts(t: DataType, part: Callable[[DataType], DataType], field: Callable[[StructField], StructField]) -> DataType:
+    """A struct with changed fields, an array or a map with what it holds changed; another type as it is."""
+    if isinstance(t, StructType):
+        return StructType([field(f) for f in t.fields])
+    if isinstance(t, ArrayType):
+        return ArrayType(part(t.elementType), t.containsNull)
+    if isinstance(t, MapType):
+        return MapType(part(t.keyType), part(t.valueType), t.valueContainsNull)
+    return t
+
+
 def bare(t: DataType) -> DataType:
     """The type without the metadata of its fields."""
-    if isinstance(t, StructType):
-        return StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in t.fields])
-    if isinstance(t, ArrayType):
-        return ArrayType(bare(t.elementType), t.containsNull)
-    if isinstance(t, MapType):
-        return MapType(bare(t.keyType), bare(t.valueType), t.valueContainsNull)
-    return t
+    return with_parts(t, bare, lambda f: StructField(f.name, bare(f.dataType), f.nullable))
 
 
 def normalized(table: pa.Table) -> pa.Table:

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import DataType, StructField, StructType, VariantType
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, holds, nullable_type
 from rowlock.exceptions import InvalidInput
-from rowlock.protocol.defaults import CURRENT_DEFAULT
-from rowlock.protocol.generated import GENERATION_EXPRESSION
-from rowlock.protocol.identity import START
+from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, START
 
 _USER_DEFINED = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
 _OF_VARIANTS = "org.apache.spark.sql.catalyst.expressions.variant"

@@ -19,8 +19,7 @@ from pyspark.sql.types import StructType
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, is_collated
 from rowlock.exceptions import UnsupportedFeature
-from rowlock.protocol import predicates as ir
-from rowlock.protocol import schema as types
+from rowlock.protocol import predicates as ir, schema as types
 from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.bounds import REPLACEMENT_CHARACTER
 from rowlock.protocol.char_varchar import KEY, is_char
@@ -29,32 +28,13 @@ from rowlock.protocol.intervals import Interval, kind_of, of_rows
 from rowlock.protocol.schema import INTEGER_BITS, ColumnPath, DataType, PrimitiveType
 
 _COMPARISONS: dict[str, ir.Operator] = {
-    "EqualTo": "=",
-    "EqualNullSafe": "<=>",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-}
+    "EqualTo": "=", "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">=",
+}  # fmt: skip
 _FUNCTIONS = {
-    "Add": "+",
-    "Subtract": "-",
-    "Multiply": "*",
-    "Remainder": "%",
-    "Coalesce": "coalesce",
-    "Upper": "upper",
-    "Lower": "lower",
-    "Length": "length",
-    "Substring": "substring",
-    "StringTrim": "trim",
-    "Concat": "concat",
-    "Year": "year",
-    "Month": "month",
-    "DayOfMonth": "day",
-    "DateAdd": "date_add",
-    "DateSub": "date_sub",
-    "DateDiff": "datediff",
-}
+    "Add": "+", "Subtract": "-", "Multiply": "*", "Remainder": "%", "Coalesce": "coalesce",
+    "Upper": "upper", "Lower": "lower", "Length": "length", "Substring": "substring", "StringTrim": "trim", "Concat": "concat",
+    "Year": "year", "Month": "month", "DayOfMonth": "day", "DateAdd": "date_add", "DateSub": "date_sub", "DateDiff": "datediff",
+}  # fmt: skip
 """The functions of the algebra by the names of their Catalyst classes."""
 _BOOLEAN = PrimitiveType("boolean")
 _COLUMNS_BY_VALUE = 3

@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, CharType, DataType, DecimalType, MapType, StringType, StructField, StructType, VarcharType
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import Catalyst, holds
+from rowlock.engines.spark.catalyst.bridge import Catalyst, holds, with_parts
 from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
 from rowlock.protocol import schema
 from rowlock.protocol.char_varchar import KEY, as_varchar, bound_in, is_char, is_known
-from rowlock.protocol.defaults import CURRENT_DEFAULT
+from rowlock.protocol.column_values import CURRENT_DEFAULT
 from rowlock.protocol.schema import quote
 
 __all__ = ["Column", "DataFrame", "DataType", "Row", "SparkSession", "StructField", "StructType"]
@@ -99,13 +98,9 @@ def stored_field(field: StructField) -> StructField:
 
 def _unbounded(type_: DataType) -> DataType:
     """The type with strings for those that have bounds."""
-    if isinstance(type_, StructType):
-        return StructType([StructField(f.name, _unbounded(f.dataType), f.nullable, f.metadata) for f in type_.fields])
-    if isinstance(type_, ArrayType):
-        return ArrayType(_unbounded(type_.elementType), type_.containsNull)
-    if isinstance(type_, MapType):
-        return MapType(_unbounded(type_.keyType), _unbounded(type_.valueType), type_.valueContainsNull)
-    return StringType() if isinstance(type_, (CharType, VarcharType)) else type_
+    if isinstance(type_, (CharType, VarcharType)):
+        return StringType()
+    return with_parts(type_, _unbounded, lambda f: StructField(f.name, _unbounded(f.dataType), f.nullable, f.metadata))
 
 
 def _said(type_: DataType) -> str:

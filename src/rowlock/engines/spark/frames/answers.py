@@ -27,46 +27,25 @@ from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.state.receipt import Rewritten
 
 _TEXT, _MAP = StringType(), MapType(StringType(), StringType())
-_JOB = StructType([StructField(n, _TEXT) for n in ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")])
-HISTORY = StructType(
-    [
-        StructField("version", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("userId", _TEXT),
-        StructField("userName", _TEXT),
-        StructField("operation", _TEXT),
-        StructField("operationParameters", _MAP),
-        StructField("job", _JOB),
-        StructField("notebook", StructType([StructField("notebookId", _TEXT)])),
-        StructField("clusterId", _TEXT),
-        StructField("readVersion", LongType()),
-        StructField("isolationLevel", _TEXT),
-        StructField("isBlindAppend", BooleanType()),
-        StructField("operationMetrics", _MAP),
-        StructField("userMetadata", _TEXT),
-        StructField("engineInfo", _TEXT),
-    ]
-)
-DETAIL = StructType(
-    [
-        StructField("format", _TEXT),
-        StructField("id", _TEXT),
-        StructField("name", _TEXT),
-        StructField("description", _TEXT),
-        StructField("location", _TEXT),
-        StructField("createdAt", TimestampType()),
-        StructField("lastModified", TimestampType()),
-        StructField("partitionColumns", ArrayType(_TEXT)),
-        StructField("clusteringColumns", ArrayType(_TEXT)),
-        StructField("numFiles", LongType()),
-        StructField("sizeInBytes", LongType()),
-        StructField("properties", _MAP),
-        StructField("minReaderVersion", IntegerType()),
-        StructField("minWriterVersion", IntegerType()),
-        StructField("tableFeatures", ArrayType(_TEXT)),
-    ]
-)
-MERGE = StructType([StructField(n, LongType()) for n in ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")])
+
+
+def _columns(fields: Mapping[str, DataType]) -> StructType:
+    """A struct type of fields that may all be null."""
+    return StructType([StructField(name, type_) for name, type_ in fields.items()])
+
+
+HISTORY = _columns({
+    "version": LongType(), "timestamp": TimestampType(), "userId": _TEXT, "userName": _TEXT, "operation": _TEXT, "operationParameters": _MAP,
+    "job": _columns(dict.fromkeys(("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType"), _TEXT)),
+    "notebook": _columns({"notebookId": _TEXT}), "clusterId": _TEXT, "readVersion": LongType(), "isolationLevel": _TEXT, "isBlindAppend": BooleanType(),
+    "operationMetrics": _MAP, "userMetadata": _TEXT, "engineInfo": _TEXT,
+})  # fmt: skip
+DETAIL = _columns({
+    "format": _TEXT, "id": _TEXT, "name": _TEXT, "description": _TEXT, "location": _TEXT, "createdAt": TimestampType(), "lastModified": TimestampType(),
+    "partitionColumns": ArrayType(_TEXT), "clusteringColumns": ArrayType(_TEXT), "numFiles": LongType(), "sizeInBytes": LongType(), "properties": _MAP,
+    "minReaderVersion": IntegerType(), "minWriterVersion": IntegerType(), "tableFeatures": ArrayType(_TEXT),
+})  # fmt: skip
+MERGE = _columns(dict.fromkeys(("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows"), LongType()))
 _RESTORE_METRICS = {
     "table_size_after_restore": "tableSizeAfterRestore",
     "num_of_files_after_restore": "numOfFilesAfterRestore",
@@ -83,8 +62,8 @@ _CLONE_METRICS = {
     "removed_files_size": "removedFilesSize",
     "copied_files_size": "copiedFilesSize",
 }
-CLONE = StructType([StructField(n, LongType()) for n in _CLONE_METRICS])
-RESTORE = StructType([StructField(n, LongType()) for n in _RESTORE_METRICS])
+CLONE = _columns(dict.fromkeys(_CLONE_METRICS, LongType()))
+RESTORE = _columns(dict.fromkeys(_RESTORE_METRICS, LongType()))
 
 
 def _time(ms: int | None) -> datetime.datetime | None:

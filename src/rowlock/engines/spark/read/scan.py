@@ -19,12 +19,11 @@ import pyarrow as pa
 import xxhash
 from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructField, StructType
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql.types import ArrayType, DataType, LongType, NullType, StringType, StructField, StructType
 
 from rowlock.caches import PATHS, Cache
-from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable
+from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable, with_parts
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import UnsupportedFeature
@@ -97,13 +96,7 @@ def _physical_field(f: StructField, mode: str) -> StructField:
 
 
 def _physical_type(t: DataType, mode: str) -> DataType:
-    if isinstance(t, StructType):
-        return physical_schema(t, mode)
-    if isinstance(t, ArrayType):
-        return ArrayType(_physical_type(t.elementType, mode), t.containsNull)
-    if isinstance(t, MapType):
-        return MapType(_physical_type(t.keyType, mode), _physical_type(t.valueType, mode), t.valueContainsNull)
-    return t
+    return with_parts(t, lambda part: _physical_type(part, mode), lambda f: _physical_field(f, mode))
 
 
 def wrap_session(spark: SparkSession, session: Any) -> SparkSession:

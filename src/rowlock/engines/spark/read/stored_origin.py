@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 
 from rowlock.boundary.provenance import Numbers, Provenance, SourceNumbers, StoredOrigin
 from rowlock.engines.spark.read.scan import PATH, POSITION, hash_of_uri

@@ -85,29 +85,26 @@ def _start_local(*, cores: int, memory_mb: int, stores: Sequence[str] = ()) -> S
 
     if os.environ.get("SPARK_REMOTE"):
         return SparkSession.builder.getOrCreate()
-    builder = SparkSession.builder
-    for name, value in local_settings(cores=cores, memory_mb=memory_mb).items():
-        builder = builder.config(name, value)
+    settings = local_settings(cores=cores, memory_mb=memory_mb)
     if stores:
         from rowlock.engines.spark.session.clouds import connectors
 
-        for name, value in connectors(stores).items():
-            builder = builder.config(name, value)
-    session = builder.getOrCreate()
+        settings |= connectors(stores)
+    return _started(settings)
+
+
+def _started(settings: Mapping[str, str]) -> SparkSession:
+    """A session with these settings, whose log has errors alone."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
 def start_recorded(recording: Recording) -> SparkSession:
     """Starts a local session whose JVM writes the class archive when it ends.  Only in a process that has no session yet."""
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder
-    for name, value in local_settings(cores=1, memory_mb=1024, java_options=recording.java_options).items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return _started(local_settings(cores=1, memory_mb=1024, java_options=recording.java_options))
 
 
 def start_server_session(*, cores: int, memory_mb: int, settings: Mapping[str, str]) -> SparkSession:
@@ -122,17 +119,11 @@ def start_server_session(*, cores: int, memory_mb: int, settings: Mapping[str, s
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
 
     redaction = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": f"{_REDACTED}|url"}
     wanted = local_settings(cores=cores, memory_mb=memory_mb) | redaction | dict(settings)
     SparkContext._ensure_initialized(conf=SparkConf().setAll([(name, value) for name, value in wanted.items() if name.startswith(_OF_LAUNCHER)]))
-    builder = SparkSession.builder
-    for name, value in wanted.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return _started(wanted)
 
 
 def stop_with_jvm(session: SparkSession, timeout_s: float) -> None:

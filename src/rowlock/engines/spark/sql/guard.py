@@ -319,18 +319,8 @@ def _is_delta(provider: object) -> bool:
     return provider is not None and str(provider).lower() in FORMATS
 
 
-_LEAVES = frozenset(
-    (
-        "SubqueryAlias",
-        "HiveTableRelation",
-        "LogicalRelation",
-        "UnresolvedRelation",
-        "UnresolvedTable",
-        "UnresolvedTableOrView",
-        "UnresolvedIdentifier",
-        "DataSourceV2Relation",
-        "ResolvedTable",
-        "ResolvedIdentifier",
-    )
-)
+_LEAVES = frozenset({
+    "SubqueryAlias", "HiveTableRelation", "LogicalRelation", "UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier",
+    "DataSourceV2Relation", "ResolvedTable", "ResolvedIdentifier",
+})  # fmt: skip
 _INSTEAD = "Use the statements that docs/sql.md lists, the methods of rowlock.DeltaTable, or rowlock.write"

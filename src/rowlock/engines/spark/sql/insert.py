@@ -12,8 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType, StringType, StructField, StructType, VariantType
 
 from rowlock.conditions import named

@@ -64,6 +64,11 @@ class _Reader:
             self.tokens.pop()
         self.at = 0
 
+    @property
+    def kind(self) -> str:
+        """The kind of the next token; empty at the end."""
+        return self.tokens[self.at].kind if self.at < len(self.tokens) else ""
+
     def ahead(self, *words: str) -> bool:
         """Whether these words come next."""
         here = self.tokens[self.at : self.at + len(words)]
@@ -90,13 +95,13 @@ class _Reader:
 
     def next(self, kind: str, expected: str) -> str:
         """The text of the next token, of this kind."""
-        if self.at < len(self.tokens) and self.tokens[self.at].kind == kind:
-            self.at += 1
-            return self.tokens[self.at - 1].text
-        raise self.wrong(expected)
+        if self.kind != kind:
+            raise self.wrong(expected)
+        self.at += 1
+        return self.tokens[self.at - 1].text
 
     def number(self) -> str:
-        return self.next("number" if self.at < len(self.tokens) and self.tokens[self.at].kind == "number" else "word", "a number")
+        return self.next("number" if self.kind == "number" else "word", "a number")
 
     def whole_number(self) -> int:
         return int(self._number_as(r"-?\d+", "a whole number"))
@@ -118,7 +123,7 @@ class _Reader:
 
     def name(self) -> tuple[str, ...]:
         """The parts of a name, or of a path in quotes as those of delta.`/path`."""
-        if self.at < len(self.tokens) and self.tokens[self.at].kind == "text":
+        if self.kind == "text":
             return ("delta", self.string())
         parts = [self.part()]
         while self.take("."):
@@ -127,11 +132,9 @@ class _Reader:
 
     def part(self) -> str:
         """One part of a name."""
-        token = self.tokens[self.at] if self.at < len(self.tokens) else None
-        if token is None or token.kind not in ("word", "quoted"):
-            raise self.wrong("a table's name")
-        self.at += 1
-        return token.text[1:-1].replace("``", "`") if token.kind == "quoted" else token.text
+        kind = self.kind
+        text = self.next(kind if kind == "quoted" else "word", "a table's name")
+        return text[1:-1].replace("``", "`") if kind == "quoted" else text
 
     def until(self, *stops: str) -> str:
         """The source up to one of these words outside of parentheses, or to the end."""
@@ -230,10 +233,9 @@ def _properties(reader: _Reader) -> dict[str, str]:
     out: dict[str, str] = {}
     reader.need("(")
     while True:
-        key = reader.string() if reader.at < len(reader.tokens) and reader.tokens[reader.at].kind == "text" else ".".join(reader.name())
+        key = reader.string() if reader.kind == "text" else ".".join(reader.name())
         reader.take("=")
-        at_text = reader.at < len(reader.tokens) and reader.tokens[reader.at].kind == "text"
-        out[key] = reader.string() if at_text else reader.number()
+        out[key] = reader.string() if reader.kind == "text" else reader.number()
         if not reader.take(","):
             reader.need(")")
             return out
@@ -330,7 +332,7 @@ def _altered(reader: _Reader) -> OwnStatement | None:
         return None
     table = reader.name()
     reader.need("DROP", "FEATURE")
-    feature = reader.string() if reader.tokens[reader.at : reader.at + 1] and reader.tokens[reader.at].kind == "text" else ".".join(reader.name())
+    feature = reader.string() if reader.kind == "text" else ".".join(reader.name())
     truncate = reader.take("TRUNCATE", "HISTORY")
     return _finished(reader, OwnStatement("DROP FEATURE", table, {"feature": feature, "truncate": truncate}))
 

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, to_arrow

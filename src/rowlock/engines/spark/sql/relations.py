@@ -9,8 +9,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock import conditions

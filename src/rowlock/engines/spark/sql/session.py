@@ -2,22 +2,243 @@
 
 Sessions that are made from it get them from Spark's own extension points.  The session that is there has built its analyzer already: its lists of
 rules are fields, which are set by reflection.  Everything is looked up before anything is changed.
+
+What Java calls is one callable, which forwards to Python's answers and carries Python's errors through the JVM: an error is kept under an id, Java
+throws an exception with that id, and where that reaches Python again the original is raised.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from typing import Any, NoReturn
+import threading
+from collections import OrderedDict
+from typing import Any, ClassVar, NoReturn, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions import captured
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import DataFrame, SparkSession
 
+from rowlock import threads
+from rowlock.conditions import ANY, NO_STATE
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_of
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
-from rowlock.engines.spark.sql.callback import Answers, Callback, connect
 from rowlock.engines.spark.sql.commands import HARMLESS
 from rowlock.engines.spark.sql.compiled import Classes
+from rowlock.engines.spark.sql.parsing import start_callback_server
+from rowlock.engines.spark.sql.streams import still, stop_at_exit
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
+
+_FAILED = "\x01rowlock failed"
+_KEPT_ERRORS = 64
+_KEPT_SESSIONS = 64
+_DEEPEST_CAUSE = 20
+
+
+class Answers(Protocol):
+    """What Python answers; each session is a Python SparkSession, each plan a node of Spark's."""
+
+    def claim(self, spark: SparkSession, plan: Any, top: bool) -> Any:
+        """The columns (a JVM StructType) of what a statement returns if Rowlock carries it out; None leaves it to Spark.  Raises for what is refused."""
+
+    def claim_text(self, spark: SparkSession, text: str) -> Any:
+        """The same for a text that may be a statement which only Delta has."""
+
+    def run(self, spark: SparkSession, what: Any) -> DataFrame | None:
+        """Carries out a claimed statement: a plan, or a text."""
+
+    def check(self, spark: SparkSession, command: Any) -> None:
+        """Raises where a command that Spark is about to run may change a Delta table."""
+
+    def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+        """The plan of a table's rows; `schema` is what the caller says that its columns are, as JSON."""
+
+    def scan(self, spark: SparkSession, table: str, version: int | None, columns: str, hidden: list[str] | None, versions: Any) -> Any:
+        """The plan of a table's rows with its files, when a query runs: at `version` where the reader named one.
+
+        `columns` is what the reader was told of the columns; with `hidden` the column `_metadata` of these fields comes last.  `versions` (a Java map) holds
+        the version of each table that the query reads already, and gets this one.
+        """
+
+    def relation(self, spark: SparkSession, node: Any) -> Any:
+        """The plan of an older version of a table, or of one named by its path; None where the node names no Delta table."""
+
+    def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
+        """Writes a DataFrame by format name."""
+
+    def sink(self, spark: SparkSession, options: dict[str, str], partition_by: list[str], mode: str) -> None:
+        """Raises where a stream cannot write in this way."""
+
+    def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
+        """Writes a batch of a stream, once however often it is given."""
+
+    def stream_columns(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+        """The columns (a JVM StructType) of a stream that reads a table; `schema` is what the caller says that they are, as JSON."""
+
+    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None, place: str) -> str:
+        """Begins to read a table as the source of a query, whose folder in the query's checkpoint is `place`; returns its number."""
+
+    def stream(self, spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
+        """What the source with a number is asked, see StreamSource in streams.java."""
+
+
+class Callback:
+    """A java.util.function.BiFunction; called by any thread of the JVM."""
+
+    class Java:
+        """What py4j asks for."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+    def __init__(self, spark: SparkSession, answers: Answers) -> None:
+        self._answers, self._context, self._spark = answers, spark.sparkContext, spark
+        self._known: dict[str, SparkSession] = {}
+        self._met: OrderedDict[str, SparkSession] = OrderedDict()
+        self._meeting = threading.Lock()
+        self.know(spark)
+
+    def know(self, spark: SparkSession) -> None:
+        """Answers about this session with this Python object."""
+        self._known[str(spark._jsparkSession.sessionUUID())] = spark
+
+    def apply(self, what: str, arguments: Any) -> Any:
+        """One call of Java's.  Never raises: an error is kept, and its id returned."""
+        try:
+            return self._answer(str(what), [arguments[n] for n in range(len(arguments))])
+        except Exception as e:  # noqa: BLE001 - all that Python raises is raised to the user, by way of the JVM
+            return self._failed(e)
+
+    def _failed(self, error: BaseException) -> Any:
+        """The list that stands for an error (see Bridge.FAILED in streams.java): its id, what it is in Spark's words, and the exception of Spark's own that it is."""
+        known = error if isinstance(error, PySparkException) else None
+        kind = next((c.__name__ for c in type(error).__mro__ if c.__module__ == PySparkException.__module__), ANY)
+        own, bridge = getattr(error, "_origin", None), catalyst(self._spark)
+        out, parameters = bridge.array_list(), bridge.jvm.java.util.HashMap()
+        if known is not None and own is None:
+            for name, value in (known.getMessageParameters() or {}).items():
+                parameters.put(name, value)
+        text = str(error) if isinstance(error, CapturedException) else f"{type(error).__name__}: {error}"
+        condition, state = (known.getCondition(), known.getSqlState()) if known is not None else (None, None)
+        for each in (_FAILED, _keep(error), kind, condition or "INTERNAL_ERROR", state or NO_STATE, parameters, text, own):
+            out.add(each)
+        return out
+
+    def _answer(self, what: str, given: list[Any]) -> Any:
+        answers = self._answers
+        if what == "save":
+            spark = self._session(given[2].sparkSession())
+            return answers.save(spark, str(given[0]), _texts(given[1]), DataFrame(given[2], spark))
+        if what == "batch":
+            spark = self._session(given[0].sparkSession())
+            return answers.batch(spark, int(given[1]), _texts(given[2]), _names(given[3]), str(given[4]), still(given[0], spark))
+        spark = self._session(given[0])
+        if what == "claim":
+            return answers.claim(spark, given[1], bool(given[2]))
+        if what == "claim_text":
+            return answers.claim_text(spark, str(given[1]))
+        if what == "run":
+            frame = answers.run(spark, given[1])
+            return None if frame is None else frame._jdf
+        if what == "check":
+            return answers.check(spark, given[1])
+        if what == "read":
+            return answers.read(spark, {k.lower(): v for k, v in _texts(given[1]).items()}, None if given[2] is None else str(given[2]))
+        if what == "scan":
+            hidden = None if given[4] is None else str(given[4]).split(",")
+            return answers.scan(spark, str(given[1]), None if given[2] is None else int(given[2]), str(given[3]), hidden, given[5])
+        if what == "relation":
+            return answers.relation(spark, given[1])
+        if what == "stream":
+            return answers.stream(spark, str(given[1]), str(given[2]), [given[3][n] for n in range(len(given[3]))])
+        if what in ("stream_columns", "sink"):
+            stop_at_exit(spark)
+        if what in ("stream_columns", "stream_open"):
+            options, schema = _texts(given[1]), None if given[2] is None else str(given[2])
+            return answers.stream_columns(spark, options, schema) if what == "stream_columns" else answers.stream_open(spark, options, schema, str(given[3]))
+        if what == "sink":
+            return answers.sink(spark, _texts(given[1]), _names(given[2]), str(given[3]))
+        raise AssertionError(what)
+
+    def _session(self, session: Any) -> SparkSession:
+        """The Python session of a JVM session; the same one as long as it is used, for engines are kept by it."""
+        key = str(session.sessionUUID())
+        if key in self._known:
+            return self._known[key]
+        with self._meeting:
+            found = self._met.get(key)
+            if found is None:
+                found = self._met[key] = SparkSession(self._context, jsparkSession=session)
+            self._met.move_to_end(key)
+            if len(self._met) > _KEPT_SESSIONS:  # those of a server's clients come and go
+                self._met.popitem(last=False)
+            return found
+
+
+def _texts(options: Any) -> dict[str, str]:
+    """A Java map of texts."""
+    return {str(k): str(v) for k, v in options.items()}
+
+
+def _names(held: Any) -> list[str]:
+    """A Java list of texts."""
+    return [str(n) for n in held]
+
+
+_errors: OrderedDict[str, BaseException] = OrderedDict()
+_numbers, _lock = itertools.count(1), threads.module_lock()
+
+
+def _keep(error: BaseException) -> str:
+    key = str(next(_numbers))
+    with _lock:
+        _errors[key] = error
+        if len(_errors) > _KEPT_ERRORS:  # of statements whose clients are not in this process
+            _errors.popitem(last=False)
+    return key
+
+
+def _kept(error: Any) -> BaseException | None:
+    """The error of Python that a JVM exception, or one that caused it, stands for."""
+    for _ in range(_DEEPEST_CAUSE):
+        if error is None:
+            return None
+        for each in (error, *error.getSuppressed()):
+            if str(each.getClass().getName()) == "rowlock.Refused":
+                with _lock:
+                    return _errors.get(str(each.id()))
+        error = error.getCause()
+    return None
+
+
+def connect(spark: SparkSession, classes: Classes, answers: Answers, harmless: frozenset[str]) -> Callback:
+    """Gives Java its callable.  From now on pyspark raises Python's own error where the JVM's stands for one."""
+    start_callback_server(spark)
+    callback = Callback(spark, answers)
+    jvm: Any = spark._jvm
+    names = jvm.java.util.HashSet()
+    for name in harmless:
+        names.add(name)
+    classes.field("harmless", names)
+    gateway: Any = spark.sparkContext._gateway
+    classes.field("client", gateway.java_gateway_server.getCallbackClient())
+    classes.field("python", callback)
+    before = captured.convert_exception
+    if not hasattr(before, "rowlock"):
+
+        def convert(error: Any) -> Any:
+            kept = _kept(error)
+            if kept is None or str(error.getClass().getName()).endswith(".StreamingQueryException"):
+                told = before(error)
+                told.__cause__ = kept or told.__cause__
+                return told
+            return kept
+
+        convert.rowlock = True  # type: ignore[attr-defined]
+        captured.convert_exception = convert  # type: ignore[assignment]
+    return callback
+
 
 _injected: dict[int, Any] = {}
 """The extensions that have the rules already, by their identity; kept, so that no other object gets the same one."""

@@ -1,38 +1,43 @@
-"""Stages the rows of a DataFrame as an append: cast to the table's columns by the rules of `protocol.schema_fit`, or refused before anything is written."""
+"""Stages the rows of a DataFrame as an append: cast to the table's columns by the rules of `protocol.schema_fit`, or refused before anything is written.
+
+And says what an overwrite deletes: the partitions that staged rows fall into (dynamic partition overwrite), or the rows that a new row matches, which is
+a MERGE that deletes what matches, and an append of all new rows, over one reading of these.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.engine import Statement
+from rowlock.boundary.engine import Statement, refuse_on_append_only
 from rowlock.conditions import named
+from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, to_arrow
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
 from rowlock.engines.spark.driver_rows import Ways
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements import row_statements
 from rowlock.engines.spark.statements.computed_columns import numbered_rows, with_generated_values
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
+from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.engines.spark.statements.passage import Group
-from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
+from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
 from rowlock.engines.spark.write.writer import write_native
-from rowlock.exceptions import ConstraintViolated
+from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block, logical
-from rowlock.parquet.writing import write_files
+from rowlock.parquet.physical import names_in_files
+from rowlock.parquet.writing import split_by_partition, write_files
 from rowlock.protocol import schema_fit
-from rowlock.protocol.defaults import column_defaults
-from rowlock.protocol.generated import Generated, generated_columns
-from rowlock.protocol.identity import is_identity
+from rowlock.protocol.column_values import Generated, column_defaults, generated_columns, is_identity
 from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.storage.store import discard
@@ -155,3 +160,88 @@ def append_blocks(
     files = [f for f in files if f.num_records]
     check_written(evaluator, files, snapshot, generated=gives_generated)
     return [file_block("appended", 0, files)] if files else []
+
+
+Partition = tuple[str | None, ...]
+"""The values of a partition's columns, as the log spells them."""
+
+
+def partitions_of(blocks: Sequence[RowBlock], snapshot: Snapshot) -> list[Partition]:
+    """The partitions in which staged rows of an append lie, each once."""
+    stored = names_in_files(snapshot)
+    keys = [stored[c] for c in snapshot.metadata.partition_columns]
+    found: dict[Partition, None] = {}
+    for block in blocks:
+        values = [f.partition_values for f in block.payload.files]
+        values += [v for table in block.payload.tables for v, _ in split_by_partition(logical(table, snapshot), snapshot)]
+        found.update(dict.fromkeys(tuple(v.get(k) or None for k in keys) for v in values))
+    return list(found)
+
+
+def condition_of(partitions: Sequence[Partition], snapshot: Snapshot) -> Column:
+    """The condition that is true for the rows of these partitions and for no others."""
+    types = {f.name: f.dataType for f in table_schema(snapshot).fields}
+    names = list(snapshot.metadata.partition_columns)
+
+    def is_one_of(number: int) -> Column:
+        """Whether a column has a value that occurs: of one column this says all, of several it lets files be skipped."""
+        column, values = F.col(quote(names[number])), list(dict.fromkeys(p[number] for p in partitions))
+        some = column.isin(*[F.lit(v).cast(types[names[number]]) for v in values if v is not None])
+        return some if None not in values else column.isNull() if values == [None] else some | column.isNull()
+
+    def exactly(partition: Partition) -> Column:
+        return _joined([F.col(quote(n)).eqNullSafe(F.lit(v).cast(types[n])) for n, v in zip(names, partition, strict=True)], any_of=False)
+
+    if not partitions:
+        return F.lit(False)
+    columns = _joined([is_one_of(n) for n in range(len(names))], any_of=False)
+    return columns if len(names) == 1 else columns & _joined([exactly(p) for p in partitions], any_of=True)
+
+
+def _joined(parts: Sequence[Column], *, any_of: bool) -> Column:
+    """The parts joined by OR or by AND, as a tree that is no deeper than it must be."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    left, right = _joined(parts[:half], any_of=any_of), _joined(parts[half:], any_of=any_of)
+    return left | right if any_of else left & right
+
+
+_TABLE, _ROWS = "__rowlock_table", "__rowlock_rows"
+_DELETED = Clauses(matched=(Clause("delete", None),))
+
+
+def matching_statements(
+    evaluator: Evaluator,
+    snapshot: Snapshot,
+    df: DataFrame,
+    on: Expression | None,
+    using: Sequence[str],
+    alias: str | None,
+    held: Source | None,
+    max_records: int | None,
+) -> list[Statement]:
+    """The MERGE and the append; `on` is a condition over both, else the columns `using` are compared.  `held`: the rows as an earlier try pinned them.
+
+    Raises SchemaMismatch, StatementRefused on an append-only table, and what a MERGE and an append raise.
+    """
+    refuse_on_append_only(snapshot)
+    if on is None:
+        df, on, alias = df.alias(_ROWS), _equal(using, df, snapshot), _TABLE
+    merge = merge_statement(evaluator, snapshot, df, on, _DELETED, alias, held)
+    rows = merge.payload.source.numbered_frame(evaluator).drop(SOURCE_ROW)
+    return [merge, append_statement(evaluator, snapshot, rows, max_records=max_records, read=merge.source_versions)]
+
+
+def _equal(columns: Sequence[str], df: DataFrame, snapshot: Snapshot) -> Column:
+    """That a table's row and a new row have the same values, no null among them, in these columns.  Raises SchemaMismatch."""
+    for has, names in (("the table has", snapshot.schema.names), ("the new rows have", df.columns)):
+        if missing := [c for c in columns if c.lower() not in {n.lower() for n in names}]:
+            text = f"replace_using names {missing[0]!r}, and {has} no such column, only {', '.join(names)}"
+            condition = named("UNRESOLVED_INSERT_REPLACE_USING_COLUMN", colName=missing[0], relationType=has.split(" has")[0], suggestion=", ".join(names))
+            raise SchemaMismatch(text, table=snapshot.table, condition=condition)
+    both = [F.col(f"{_TABLE}.{quote(c)}") == F.col(f"{_ROWS}.{quote(c)}") for c in columns]
+    out = both[0]
+    for one in both[1:]:
+        out = out & one
+    return out

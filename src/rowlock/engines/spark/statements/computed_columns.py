@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Resolver, Target
@@ -28,8 +27,7 @@ from rowlock.engines.spark.statements.sources import Source, pin
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
-from rowlock.protocol.generated import Generated, generated_columns
-from rowlock.protocol.identity import Identity, identity_columns, refuse_explicit, refuse_update
+from rowlock.protocol.column_values import Generated, Identity, generated_columns, identity_columns, refuse_explicit, refuse_update
 from rowlock.protocol.schema import quote
 
 

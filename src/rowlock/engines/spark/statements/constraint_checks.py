@@ -28,8 +28,8 @@ from rowlock.parquet.checks import check_not_null, check_rows, violation
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
+from rowlock.protocol.column_values import GENERATED
 from rowlock.protocol.constraints import Check, checks_of
-from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.storage.store import discard
 
 _PASSED = "__rowlock_passed"

@@ -13,16 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Effects, Kind, RowBlock, fresh_path
+from rowlock.boundary.effects import Assigned, Effects, Kind, LostMatches, RowBlock, fresh_path
 from rowlock.boundary.engine import Program, Statement
-from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.provenance import Counts, Numbers, Origin, Provenance, SourceNumbers, StoredCounts, count, counted, union_by_path
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark.driver_rows import Found, Ways
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements import compaction, row_statements
-from rowlock.engines.spark.statements.merge import MergeRun
-from rowlock.engines.spark.statements.merge_job import Outcome
+from rowlock.engines.spark.statements.merge import MergeRun, Outcome
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, keep_rows, living_positions, logical
 from rowlock.protocol.actions import AddFile

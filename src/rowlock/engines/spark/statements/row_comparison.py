@@ -12,23 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    MapType,
-    NullType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VariantType,
-)
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types as T
 
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.provenance import Mask
@@ -105,30 +89,30 @@ def _signed(frame: DataFrame, sign: int) -> DataFrame:
     return rows.select(key.alias(_KEY), F.struct("*").alias(_ROW), F.lit(sign).alias(_SIGN))
 
 
-def _key(value: Column, t: DataType) -> Column:
+def _key(value: Column, t: T.DataType) -> Column:
     """A value in a form that JSON holds without loss: JSON cuts timestamps to milliseconds and has no bytes."""
-    if isinstance(t, TimestampType):
+    if isinstance(t, T.TimestampType):
         return F.unix_micros(value)
-    if isinstance(t, DateType):
+    if isinstance(t, T.DateType):
         return F.unix_date(value)
-    if isinstance(t, TimestampNTZType):
+    if isinstance(t, T.TimestampNTZType):
         return value.cast("string")
-    if isinstance(t, (FloatType, DoubleType)):
+    if isinstance(t, (T.FloatType, T.DoubleType)):
         return value.cast("double").cast("string")
-    if isinstance(t, StringType):
-        return F.hex(value.cast(BinaryType()))
-    if isinstance(t, BinaryType):
+    if isinstance(t, T.StringType):
+        return F.hex(value.cast(T.BinaryType()))
+    if isinstance(t, T.BinaryType):
         return F.hex(value)
-    if isinstance(t, VariantType):
+    if isinstance(t, T.VariantType):
         return catalyst(SparkSession.active()).variant_bytes(value)  # JSON does not tell a date from its text, nor Spark's schema those in an array
-    if isinstance(t, ArrayType):
+    if isinstance(t, T.ArrayType):
         return F.transform(value, lambda v: _key(v, t.elementType))
-    if isinstance(t, MapType):
+    if isinstance(t, T.MapType):
         return F.transform(F.map_entries(value), lambda e: F.struct(_key(e["key"], t.keyType).alias("k"), _key(e["value"], t.valueType).alias("v")))
-    if isinstance(t, StructType):
+    if isinstance(t, T.StructType):
         fields = [_key(value.getField(f.name), f.dataType).alias(f"f{n}") for n, f in enumerate(t.fields)]
         return F.when(value.isNotNull(), F.struct(*fields))
-    return F.lit(None).cast("string") if isinstance(t, NullType) else value
+    return F.lit(None).cast("string") if isinstance(t, T.NullType) else value
 
 
 def rows_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Table:

@@ -23,8 +23,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock
@@ -39,6 +38,8 @@ from rowlock.protocol import paths
 from rowlock.storage.store import discard
 
 logger = logging.getLogger("rowlock")
+_OF_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+"""The class of relations that read files; delta-spark's is an anonymous subclass."""
 
 
 def frame_of_now(frame: DataFrame) -> DataFrame:
@@ -90,7 +91,7 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
     found: set[int] = set()
     for leaf in _leaves(evaluator, analyzed(frame)):
         kind = class_name(leaf)
-        if kind in ("LogicalRelation", "FileSourceScanExec") and _is_of_files(evaluator, leaf.relation()):
+        if kind in ("LogicalRelation", "FileSourceScanExec") and evaluator.bridge.is_a(leaf.relation(), _OF_FILES):
             places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
             if not leaf.relation().options().contains(FIXED_OPTION) and any(map(is_below, places)):
                 found.add(_version(leaf.relation(), newest))
@@ -125,11 +126,6 @@ def _files_of(evaluator: Evaluator, rdd: JavaObject) -> Iterator[str]:
             for part in evaluator.bridge.list(rdd.filePartitions()):
                 yield from map(unquote, _VERSIONED.findall(str(jvm.scala.runtime.ScalaRunTime.stringOf(part.files()))))
         waiting += [dependency.rdd() for dependency in evaluator.bridge.list(rdd.dependencies())]
-
-
-def _is_of_files(evaluator: Evaluator, relation: JavaObject) -> bool:
-    """Whether a relation reads files: a HadoopFsRelation, or an anonymous subclass of it, as delta-spark's is."""
-    return evaluator.bridge.is_a(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")
 
 
 def _below(evaluator: Evaluator) -> Callable[[str], bool]:

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock.conditions import named
@@ -31,8 +30,7 @@ from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.partition_values import parse_stored, serialize
 from rowlock.protocol.paths import is_hidden
-from rowlock.protocol.schema import PrimitiveType, parse_schema, type_name
-from rowlock.protocol.schema import StructField as TableField
+from rowlock.protocol.schema import PrimitiveType, StructField as TableField, parse_schema, type_name
 from rowlock.storage.store import ObjectMeta, ObjectStore
 from rowlock.threads import side_by_side
 

@@ -17,15 +17,11 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType as SparkType
-from pyspark.sql.types import StructField
-from pyspark.sql.types import StructType as SparkStruct
+from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql.types import DataType as SparkType, StructField, StructType as SparkStruct
 
 from rowlock import clock
-from rowlock.boundary.effects import StagedFile
-from rowlock.boundary.row_changes import Change
+from rowlock.boundary.effects import Change, StagedFile
 from rowlock.boundary.row_identity import columns_of, identities_in
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
@@ -37,11 +33,10 @@ from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, logical
-from rowlock.parquet.compression import codec_of
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import names_in_files
 from rowlock.parquet.row_ids import with_identities
-from rowlock.parquet.writing import PartitionValues
+from rowlock.parquet.writing import PartitionValues, codec_of
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action

@@ -1,21 +1,145 @@
-"""Identity columns: numbers that writers give to new rows, each once, in steps from a start.
+"""Values of columns that a statement does not give: defaults, generated columns, which are computed from others, and the numbers of identity columns.
 
-A column is an identity column if its metadata says where it starts and by how much it steps (`features` refuses what does not go
-together).  Its high-water mark is the last number that was ever given out; it only ever moves in the direction of the step.  Pure.
+The first two are SQL text in a column's metadata, in use where the protocol lists the feature (`features` refuses one without
+the other).  Rows that are there never change by a default.  Each generated column is also a condition on every row: the column equals its
+expression, null equal to null.  Any expression is evaluated by the engine; `constant` decides plain defaults without one.
+
+An identity column says in its metadata where it starts and by how much it steps.  Writers give each number once, to new rows; its high-water mark is the
+last number that was ever given out, and only ever moves in the direction of the step.  Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import datetime
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from rowlock.conditions import named
-from rowlock.exceptions import StatementRefused
+from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType, parse_schema, schema_json
+from rowlock.protocol.schema import INTEGER_BITS, DecimalType, PrimitiveType, StructField, StructType, parse_schema, schema_json
 
-FEATURE = "identityColumns"
+DEFAULTS = "allowColumnDefaults"
+CURRENT_DEFAULT = "CURRENT_DEFAULT"
+_TEXT = re.compile(r"'[^'\\]*'")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_DATE = re.compile(r"date\s*'(\d{4}-\d{2}-\d{2})'", re.IGNORECASE)
+Constant = bool | int | float | Decimal | str | datetime.date | None
+
+
+class NotConstant(ValueError):
+    """A default that only Spark can evaluate."""
+
+
+def default_of(path: Sequence[str], defaults: Mapping[str, str], required: Collection[str]) -> str:
+    """The expression that DEFAULT means in an assignment to a column; null for a field inside of one.  Raises InvalidInput where it would be null and is `required`."""
+    name = path[0]
+    if len(path) == 1 and name not in defaults and name in required:
+        condition = named("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=f"`{name}`")
+        raise InvalidInput(f"Column {name} is NOT NULL and has no default: give a value", condition=condition)
+    return defaults.get(name, "null") if len(path) == 1 else "null"
+
+
+def column_defaults(schema: StructType) -> dict[str, str]:
+    """The default of each column that has one, as SQL text, by the column's name in schema order."""
+    return {f.name: str(text) for f in schema.fields if (text := f.metadata.get(CURRENT_DEFAULT)) is not None}
+
+
+def inner_defaults(schema: StructType) -> Iterator[str]:
+    """Dotted names of nested fields that claim a default; no writer gives them one."""
+    return (".".join(path) for path, f in schema.all_fields() if len(path) > 1 and CURRENT_DEFAULT in f.metadata)
+
+
+def constant(field: StructField) -> Constant:
+    """The value of a column's default where it is a plain literal that every engine reads alike; None where it has none.
+
+    Raises NotConstant for any other default.
+    """
+    text = str(field.metadata.get(CURRENT_DEFAULT, "null")).strip()
+    lowered = text.lower()
+    if lowered == "null":
+        return None
+    if field.type == PrimitiveType("boolean") and lowered in ("true", "false"):
+        return lowered == "true"
+    if field.type == PrimitiveType("string") and _TEXT.fullmatch(text):
+        return text[1:-1]
+    if field.type == PrimitiveType("date") and (found := _DATE.fullmatch(text)):
+        return _date(found[1])
+    if _NUMBER.fullmatch(text):
+        return _number(text, field)
+    raise NotConstant(text)
+
+
+def _date(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise NotConstant(text) from None
+
+
+def _number(text: str, field: StructField) -> Constant:
+    """A number that is exactly one of the column's type."""
+    if isinstance(field.type, DecimalType):
+        try:
+            value = Decimal(text)
+            if value == (rounded := value.quantize(Decimal(1).scaleb(-field.type.scale))) and len(rounded.as_tuple().digits) <= field.type.precision:
+                return rounded
+        except InvalidOperation:
+            pass
+    elif isinstance(field.type, PrimitiveType) and "." not in text:
+        if (bits := INTEGER_BITS.get(field.type.name)) is not None and -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+            return int(text)
+        if field.type.name == "double" and abs(int(text)) <= 1 << 53:
+            return float(text)
+    raise NotConstant(text)
+
+
+GENERATED = "generatedColumns"
+GENERATION_EXPRESSION = "delta.generationExpression"
+CHECK_NAME = "Generated Column"
+"""delta-spark's name of the condition on a generated column."""
+_PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A generated column and the SQL expression over the row's other columns that computes it.
+
+    `empty_is_null`: an empty string counts as null, as in partition columns, where every reader sees null.
+    """
+
+    name: str
+    expression: str
+    empty_is_null: bool = False
+
+    @property
+    def condition(self) -> str:
+        """SQL that is true for rows whose column has the value of the expression."""
+        name = self.name if _PLAIN.match(self.name) else f"`{self.name.replace('`', '``')}`"
+        end = "\n" if "--" in self.expression else ""  # ends a SQL comment, which would hide the closing bracket
+        if self.empty_is_null:
+            return f"nullif({name}, '') <=> nullif({self.expression}{end}, '')"
+        return f"{name} <=> ({self.expression}{end})"
+
+
+def generated_columns(schema: StructType, partition_columns: Collection[str] = ()) -> tuple[Generated, ...]:
+    """The generated columns of a table, in schema order.  Only top-level columns can be generated."""
+    return tuple(
+        Generated(f.name, str(text), f.name in partition_columns and f.type == PrimitiveType("string"))
+        for f in schema.fields
+        if (text := f.metadata.get(GENERATION_EXPRESSION)) is not None
+    )
+
+
+def inner_generated(schema: StructType) -> Iterator[str]:
+    """Dotted names of nested fields that claim to be generated; no writer computes such fields."""
+    return (".".join(path) for path, f in schema.all_fields() if len(path) > 1 and GENERATION_EXPRESSION in f.metadata)
+
+
+IDENTITY = "identityColumns"
 PREFIX = "delta.identity."
 START, STEP = f"{PREFIX}start", f"{PREFIX}step"
 HIGH_WATER_MARK, EXPLICIT = f"{PREFIX}highWaterMark", f"{PREFIX}allowExplicitInsert"

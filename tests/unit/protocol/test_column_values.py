@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlock.protocol.defaults import NotConstant, constant
+from rowlock.protocol.column_values import NotConstant, constant
 from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType, StructField
 
 PLAIN: list[tuple[DataType, str, Any]] = [
