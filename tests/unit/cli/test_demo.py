@@ -49,8 +49,9 @@ def flights(folder: Path, rows: int) -> Path:
 
 def counts(output: str, writer: str) -> list[int]:
     """commits, rebased, rows rebased, run again, failures"""
-    line = next(line for line in output.splitlines() if line.split()[:1] == [writer])
-    return [int(word.replace(",", "")) for word in line.split()[1:6]]
+    words = writer.split()
+    line = next(line for line in output.splitlines() if line.split()[: len(words)] == words)
+    return [int(word.replace(",", "")) for word in line.split()[len(words) :][:5]]
 
 
 @pytest.mark.spark

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from py4j.java_gateway import is_instance_of, java_import
+from py4j.java_gateway import java_import
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -83,12 +83,12 @@ class Catalyst:
         self.to_local = _module(sql.catalyst.optimizer, "ConvertToLocalRelation")
         self.session_class = sql.classic.SparkSession
         self.collapse_project = _module(sql.catalyst.optimizer, "CollapseProject")
-        self._gateway = spark.sparkContext._gateway
+        self._is_instance = jvm.py4j.reflection.TypeUtil.isInstanceOf
         self.unwrap_casts = _module(sql.catalyst.optimizer, "UnwrapCastInBinaryComparison")
 
     def is_a(self, thing: JavaObject, name: str) -> bool:
         """Whether an object is of a class or an interface, by its full name."""
-        return bool(is_instance_of(self._gateway, thing, name))
+        return bool(self._is_instance(name, thing))
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala Seq."""
