@@ -27,7 +27,7 @@ BUDGETS = {
     "protocol": 6474,  # the last 12: which calendar a footer says, for data files and checkpoints alike, which parquet and log gave; before it 13: properties of checkpoints; 1 before: a partition column's name has its own condition; before it 14: a definition that is checked once and statistics of few rows without Arrow (a tenth of a simulated schedule); 22 before: statistics of rows that come in portions; 9: more of Spark's settings of data files
     "storage": 3097,  # the last 12: one loop asks again for both claims, and what is refused after an unclear request is unknown; a lock of the lane that comes too late is released
     "testing": 126,
-    "transaction": 7499,  # the last 72: readers without the right to write see a transaction over several tables that is decided (51), its owner may wait for the decision only (21); 15 before: a table that is replaced with rows is a step of an application; before it 5: a checkpoint after DROP FEATURE is of the table that is there
+    "transaction": 7504,  # the last 5: a step that is found in the log is durable before it is acknowledged; 72 before: readers without the right to write see a transaction over several tables that is decided (51), its owner may wait for the decision only (21); 15 before: a table that is replaced with rows is a step of an application; before it 5: a checkpoint after DROP FEATURE is of the table that is there
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 # Delta-spark's conditions for what drawn statements named otherwise: 15 to 20 in each of five rooms.

@@ -16,10 +16,11 @@ import rowlock
 from rowlock.api.append import opened
 from rowlock.engines.appends.engine import ArrowEngine, _Writer, stage_rows
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, UnsupportedFeature, WrongType
-from rowlock.protocol import row_tracking
+from rowlock.protocol import names, row_tracking
 from rowlock.protocol.actions import CommitInfo, Protocol
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField, StructType, schema_json
+from rowlock.storage.local import LocalStore
 from rowlock.storage.open import open_store
 from rowlock.storage.store import Unknown
 from rowlock.transaction.definition import alteration, creation
@@ -163,6 +164,15 @@ def test_a_step_of_an_application_is_added_once(path: str) -> None:
     assert rows(path) == [(1,), (2,)]
     with pytest.raises(InvalidInput, match="go together"):
         rowlock.append(path, numbers(1), app_id="loader")
+
+
+def test_a_step_that_is_found_is_durable_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I2: who put it may have been killed before the name of the commit was durable, and then the machine loses its power (`local` 120000396)."""
+    path, rows = str(tmp_path / "t"), pa.table({"id": [1]})
+    rowlock.append(path, rows, app_id="a", app_version=0)
+    synced: list[str] = []
+    monkeypatch.setattr(LocalStore, "sync", lambda self, key: synced.append(key))
+    assert rowlock.append(path, rows, app_id="a", app_version=0).already_committed and synced == [names.commit_key(0)]
 
 
 CHECKED = {
