@@ -190,6 +190,10 @@ class TableLog:
         """Puts the commit file of `version` if absent: Committed, Lost, or Unknown (then read the log back)."""
         return self.store.put_if_absent(names.commit_key(version), data)
 
+    def make_durable(self, version: int) -> None:
+        """Makes a commit that was found in the log durable, before anybody acts on it: who put it may have died before its name was.  Raises StorageError."""
+        self.store.sync(names.commit_key(version))
+
     def history(self, limit: int | None = None) -> list[Commit]:
         """The commits that the log still contains, newest first, without their file actions; raises TableNotFound."""
         versions = [f.version for f in list_log(self.store) if f.kind == "commit"]

@@ -18,7 +18,7 @@ from rowlock.conflict.rules import is_harmless
 from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import clustering, column_mapping, names, row_tracking, schema as schemas
+from rowlock.protocol import clustering, column_mapping, row_tracking, schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.properties import PROTECTION
@@ -167,7 +167,7 @@ def _committed_once(
         if app is None:
             return make(head)
         if head.has_step(app):
-            state.store.sync(names.commit_key(head.version))  # who put it may have been killed before its name was durable
+            state.log.make_durable(head.version)
             rows.discard()
             return None
         return replace(make(head), txns=(replace(app, last_updated_ms=clock.now_ms()),))

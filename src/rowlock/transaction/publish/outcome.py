@@ -71,7 +71,7 @@ def found(log: TableLog, head: Snapshot, version: int, txn_id: str) -> int:
     Raises ConcurrentWriteException where they certainly do not, CommitUnknown where it cannot be found out.
     """
     try:
-        log.store.sync(names.commit_key(version))  # its put was not acknowledged, and may not be durable
+        log.make_durable(version)
         if head.version - version < head.commits_since_checkpoint:
             return version  # the head was replayed from this commit, since it comes after the head's checkpoint
         if version == 0 or log.store.head(names.commit_key(version - 1)) is not None:
@@ -95,7 +95,7 @@ def _is_own_commit(log: TableLog, version: int, make: Callable[[], bytes], txn_i
         try:
             if (there := log.read_commit(version)) is not None:
                 if is_own := there.info is not None and there.info.txn_id == txn_id:
-                    log.store.sync(names.commit_key(version))  # its put was not acknowledged, and may not be durable
+                    log.make_durable(version)
                 return is_own
             if isinstance(log.put(version, make()), Committed):
                 return True

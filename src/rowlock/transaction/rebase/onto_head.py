@@ -111,6 +111,7 @@ def _check_application(txn: Pending, winners: list[Commit], head: Snapshot) -> N
     if app is None or rival is None:
         return
     if txn.options.on_conflict != "fail" and head.txns[app.app_id].version >= app.version:
+        txn.table.state.log.make_durable(rival.version)
         raise AlreadyCommitted
     text = f"Application {app.app_id!r} was committed by another writer, up to version {head.txns[app.app_id].version}, while version {app.version} was staged."
     remedy = "Only one writer at a time may use an application id; give each its own."

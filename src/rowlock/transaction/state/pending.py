@@ -15,7 +15,7 @@ from rowlock.conflict.delta import Slice, live_slice
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol import names, row_tracking
+from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, Metadata, SetTransaction
 from rowlock.protocol.features import check_writable, supporting
 from rowlock.protocol.schema import parse_schema
@@ -120,6 +120,8 @@ class Pending:
         self.ways: tuple[str, ...] = ()
         self.app = app
         self.already_committed = app is not None and snapshot.has_step(app)
+        if self.already_committed:
+            table.state.log.make_durable(snapshot.version)
         self.data_change = True
         self.done = self._has_failed = False
         self.reruns = reruns or Reruns()
@@ -214,10 +216,6 @@ class Attempt:
         self.overwritten: list[SupersededRow] = []
 
     def receipt(self, txn: Pending, version: int | None, metrics: Mapping[str, int], rewritten: Rewritten | None = None) -> Receipt:
-        """What is told of the commit.  Raises StorageError where a step that was found in the log cannot be made durable."""
-        if self.already_committed:  # who put it may have been killed before its name was durable
-            state = txn.table.state
-            state.store.sync(names.commit_key(state.newest(settled=False).version))
         return Receipt(
             version=version,
             read_version=txn.read_version,

@@ -32,7 +32,6 @@ from rowlock.protocol import prepared as versions
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
-from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import CLOSE, Prepared, open_version
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.storage.open import beside
@@ -172,7 +171,7 @@ def word_of(home: SharedState, prepared: Prepared) -> int | None:
     word = next((c for c in between if prepared.txn_id in (*c.txn_ids, *c.aborted)), None)
     if word is None:
         return None
-    home.store.sync(commit_key(word.version))  # before anybody acts on it in another folder: its owner may have died before it was durable
+    home.log.make_durable(word.version)
     return word.version if prepared.txn_id in word.txn_ids else ABORTED
 
 
