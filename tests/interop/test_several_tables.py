@@ -15,11 +15,11 @@ import deltalake
 import duckdb
 import pyarrow as pa
 import pytest
-from delta.exceptions import ConcurrentAppendException, ConcurrentDeleteDeleteException, ConcurrentDeleteReadException
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 
 import rowlock
+from interop.test_race_with_delta_spark import LOST
 from rowlock import DeltaTable
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.two_phase import close
@@ -28,7 +28,6 @@ ACCOUNTS, TRANSFERS = 4, 3
 TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
 ON_TRACKED = ("update", "insert", "delete", "optimize", "checkpoint")
 ON_PLAIN = ("append", "optimize", "append_by_rust", "optimize_by_rust", "checkpoint_by_rust")
-LOST = (ConcurrentAppendException, ConcurrentDeleteDeleteException, ConcurrentDeleteReadException, CommitFailedError)
 Rows = Counter[tuple[Any, ...]]
 
 
@@ -37,7 +36,7 @@ def again(change: Callable[[], None]) -> None:
     for _ in range(5):
         try:
             return change()
-        except LOST:
+        except (*LOST, CommitFailedError):
             continue
     return change()
 
