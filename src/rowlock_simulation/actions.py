@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from rowlock.transaction.transaction import RERUNS, StagingTransaction, Table, T
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation import foreign
-from rowlock_simulation.memory.sql.script import Append, Script, render
+from rowlock_simulation.memory.sql.script import Append, Script, Update, render
 from rowlock_simulation.memory.statements import operation, parameters, statements_of
 from rowlock_simulation.scheduler import Scheduler
 
@@ -48,6 +48,7 @@ class Action:
     pause_s  what passes before it
     table    which of several tables it is on
     parts    for `together`: what it does in each of several tables
+    sums     for `read and write` in place of scripts: it sets w of a row to the sum of a column over all rows from a key on, and a mark of its own (column, key, row, mark)
     copies   for `together`: it reads the sum of the counters of one table, and sets this row of another to it and a mark of its own
     unaware  it is done by an engine that knows nothing of transactions over several tables
     wait     for `together`: until when its owner waits
@@ -66,6 +67,7 @@ class Action:
     pause_s: float = 0.0
     table: int = 0
     parts: tuple[tuple[int, tuple[Script, ...]], ...] = ()
+    sums: tuple[str, int, int, int] | None = None
     copies: tuple[int, int, int, int] | None = None
     unaware: bool = False
     wait: Wait = "everywhere"
@@ -86,6 +88,8 @@ class Action:
         where = f" in t{self.table}" if self.table else ""
         if self.copies is not None:
             where += " the sum of t{} into t{}, row {}, marked {}".format(*self.copies)
+        if self.sums is not None:
+            where += " the sum of {} from {} on into row {}, marked {}".format(*self.sums)
         return f"{self.kind} {what}{app}{where}{' unaware' * self.unaware} {dict(self.options) or ''}".strip()
 
 
@@ -104,7 +108,7 @@ class Done:
     reads: dict[int, Done] = field(default_factory=dict)
     """What was read of each of several tables."""
     bases: dict[int, int] = field(default_factory=dict)
-    """Of each of several tables the version at which the last try began."""
+    """Of each table the version that the last try has read."""
 
     @property
     def committed(self) -> int | None:
@@ -124,7 +128,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
             done.foreign = txn_id, None
             done.foreign = txn_id, foreign.commit(table, action.scripts[0], txn_id, **action.options)
         case "read and write":
-            done.receipt = _read_and_write(action, table, scheduler)
+            done.receipt = _read_and_write(action, table, scheduler, done)
         case "restore":
             _restore(action, table, done)
         case "property":
@@ -196,9 +200,14 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
             return alteration.drop_constraint(state, engine, names[0])
 
 
-def _read_and_write(action: Action, table: Table, scheduler: Scheduler) -> Receipt:
+def summed(rows: Iterable[Mapping[str, Any]], sums: tuple[str, int, int, int]) -> Update:
+    """What an action with `sums` comes to on these rows."""
+    column, first, target, mark = sums
+    return Update((("w", str(mark + sum(row[column] or 0 for row in rows if row["k"] >= first))),), f"k = {target}")
+
+
+def _read_and_write(action: Action, table: Table, scheduler: Scheduler, done: Done) -> Receipt:
     """Reads the table as a whole, computes the new values, and writes them as constants: what was read must still hold when it commits."""
-    from rowlock_simulation.memory.sql.script import Update
     from rowlock_simulation.serial import SerialTable
 
     options = Options(**action.options)
@@ -210,8 +219,9 @@ def _read_and_write(action: Action, table: Table, scheduler: Scheduler) -> Recei
         seen = Done()
         read(table, txn.base, scheduler, seen)
         assert seen.rows is not None
+        done.bases = {0: txn.base.version}
         serial = SerialTable(txn.base.schema.names, rows=seen.rows)
-        serial.run(*action.scripts)
+        serial.run(*(action.scripts if action.sums is None else [summed(seen.rows, action.sums)]))
         before = {row["k"]: row for row in seen.rows}
         for row in serial.rows:
             if row != before[row["k"]]:

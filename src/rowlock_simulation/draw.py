@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+from rowlock.protocol.properties import Isolation
 from rowlock_simulation.actions import Action
 from rowlock_simulation.foreign import UNKNOWN
 from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Script, Update
-from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, World, draw_weather
+from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, Weather, World, draw_weather
 
 COLUMNS = ("k", "v", "w")
 COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
@@ -48,6 +49,15 @@ APPENDED = "appends"
 REMADE = "a table that is made again"
 POSTS = "appends between processes"
 DEFINITION = "a definition that changes"
+LEVELS = "levels of isolation"
+"""The theme of programs that read the whole table and write what they have computed, under every level."""
+_HURRIED = (LOCKLESS, POSTS, LEVELS)
+"""Themes in which only what overlaps shows anything."""
+LONG = "a long writer"
+"""The theme of one writer who takes seconds for each round, beside steady short ones on a store that fails nobody (I8)."""
+_LONG_ONE_IN = 60
+_SHORT_ACTIONS = 18
+"""So many of them outlast more rounds of the long writer than it may lose."""
 THEMES = {
     "everybody": _EVERYBODY,
     "everybody again": _EVERYBODY,
@@ -66,6 +76,7 @@ THEMES = {
     REMADE: ["counter", "counter", "updater", "upserter", "deleter", "appender", "appender", "optimizer", "reader", "reader", "checkpointer", "calculator"],
     "lockless": ["setter"] * 6
     + ["counter", "counter", "banker", "upserter", "upserter", "deleter", "updater", "updater", "appender", "optimizer", "reader", "evolver"],
+    LEVELS: ["summer"] * 6 + ["appender"] * 4 + ["counter", "banker", "upserter", "deleter", "optimizer"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["alterer", "updater", "restorer", "counter"],
 }
 
@@ -79,6 +90,8 @@ def draw(world: World, seed: int) -> Plan:
     actors: list[ActorPlan] = []
     properties = _properties(rng, keeps_short=night_s > 0)
     theme = rng.choice(list(THEMES))
+    if rng.randrange(_LONG_ONE_IN) == 0:
+        return _long_writer(rng, world, seed, accounts, properties)
     if theme == "another engine":
         properties = {name: value for name, value in properties.items() if name not in UNKNOWN}
     roles, certain = THEMES[theme], ["vacuumer", "checkpointer", "reader"] if night_s else []
@@ -99,10 +112,8 @@ def draw(world: World, seed: int) -> Plan:
         role = "counter" if role == "foreigner" and own_alone else role
         name = f"a{len(actors)}"
         actions = _Role(rng, name, len(actors), accounts, theme).actions(role, most_actions)
-        writes += sum(bool(a.scripts) for a in actions) if role not in ("deleter", "filler") else 0  # they may find nothing
-        actors.append(
-            ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), (1 if theme in (LOCKLESS, POSTS) else 5) * rng.random()]))
-        )
+        writes += sum(bool(a.scripts or a.sums) for a in actions) if role not in ("deleter", "filler") else 0  # they may find nothing
+        actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), (1 if theme in _HURRIED else 5) * rng.random()])))
     used = sorted({a.process for a in actors})
     faults = [draw_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
     faults.append(replace(draw_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
@@ -124,6 +135,30 @@ def draw(world: World, seed: int) -> Plan:
         engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
+    )
+
+
+def _long_writer(rng: random.Random, world: World, seed: int, accounts: int, properties: dict[str, str]) -> Plan:
+    long = Action(0, "statements", (Update((("w", "w + 1"),), f"v < {rng.randint(80, 120)}"),), pause_s=rng.random())
+    actors = [ActorPlan("a0", "p0", (long,))]
+    for number in range(1, rng.choice([4, 4, 5])):
+        actions = _Role(rng, f"a{number}", number, accounts, LONG).actions(
+            rng.choice(["counter", "upserter", "appender"]), _SHORT_ACTIONS, least=_SHORT_ACTIONS
+        )
+        steady = tuple(replace(a, options={}, pause_s=0.2 + rng.random()) for a in actions)
+        actors.append(ActorPlan(f"a{number}", f"p{number}", steady, after_s=rng.random()))
+    usual = draw_weather(rng, world).usual
+    return Plan(
+        world=world,
+        seed=seed,
+        properties=properties,
+        accounts=accounts,
+        theme=LONG,
+        actors=tuple(actors),
+        faults=(),
+        weather=Weather(min(usual, 20), 4 * min(usual, 20), 20),
+        takes_s={"p0": rng.choice([1.5, 2.0, 4.0])},
+        drifts={a.process: rng.choice([0.0, 0.0, 0.02, -0.02]) for a in actors},
     )
 
 
@@ -169,7 +204,7 @@ class _Role:
 
     def __init__(self, rng: random.Random, name: str, number: int, accounts: int, theme: str) -> None:
         self._rng, self._name, self._number, self._accounts = rng, name, number, accounts
-        self._lockless, self._posts, self._only_appends = theme == LOCKLESS, theme == POSTS, theme == APPENDED
+        self._lockless, self._posts, self._only_appends, self._hurried = theme == LOCKLESS, theme == POSTS, theme == APPENDED, theme in _HURRIED
         self._options: dict[str, Any] = {}
         self._last_alter: tuple[str, ...] = ()
         if rng.random() < 0.25:
@@ -187,12 +222,12 @@ class _Role:
             self._options.pop("granularity", None)
             self._weaker = {}
 
-    def actions(self, role: str, most: int) -> tuple[Action, ...]:
+    def actions(self, role: str, most: int, *, least: int = 2) -> tuple[Action, ...]:
         draw: Callable[[int], Action] = getattr(self, f"_{role}")
-        return tuple(draw(n) for n in range(self._rng.randint(min(2, most), most)))
+        return tuple(draw(n) for n in range(self._rng.randint(min(least, most), most)))
 
     def _pause(self) -> float:
-        longest = 0.3 if self._lockless or self._posts else 3  # where nothing is done again, only what overlaps shows anything
+        longest = 0.3 if self._hurried else 3
         return self._rng.choice([0.0, 0.0, self._rng.random() * 0.1, self._rng.random() * longest])
 
     def _statements(self, number: int, *scripts: Script, app: tuple[str, int] | None = None, same_rows: bool = False) -> Action:
@@ -224,6 +259,14 @@ class _Role:
         if self._rng.random() < 0.5:
             options["isolation"] = "write_serializable"  # passes over blind appends alone, which change no counter
         return Action(number, "read and write", (script,), options, pause_s=self._pause())
+
+    def _summer(self, number: int) -> Action:
+        """Sums over what others write, appends, and sums of others."""
+        sums = self._rng.choice([("v", 0), ("v", COUNTERS), ("v", APPENDS), ("w", COUNTERS)])
+        options = {k: v for k, v in self._options.items() if k not in ("granularity", "on_conflict")} | {"isolation": self._rng.choice(get_args(Isolation))}
+        return Action(
+            number, "read and write", (), options, sums=(*sums, COUNTERS + self._rng.randint(0, 2), 1 + 10 * self._number + number), pause_s=self._pause()
+        )
 
     def _upserter(self, number: int) -> Action:
         keys = self._rng.sample(range(UPSERTS, UPSERTS + 8), self._rng.randint(1, 3))

@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
+from rowlock.locks import turns
 from rowlock.protocol import deletion_vector as vectors
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.change_feed import CHANGE_TYPE
@@ -22,10 +23,12 @@ from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
+from rowlock_simulation.actions import summed
 from rowlock_simulation.definition import Definition
-from rowlock_simulation.draw import APPENDS, COLUMNS, LOCKLESS, REMADE, UPSERTS
+from rowlock_simulation.draw import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, UPSERTS
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
+from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.serial import State
@@ -240,9 +243,31 @@ class _Verdict:
                 serial.run(*outcome.action.scripts)
             elif outcome.action.is_lockless:
                 serial.run_lockless(outcome.action.scripts, states[outcome.read_at[txn_id]][0])
+            elif outcome.action.sums is not None:
+                self._check_level(states, commit.version, outcome, outcome.action.sums)
+                serial.run(summed(states[outcome.done.bases[0]][0], outcome.action.sums))
             else:
                 self._check_metrics(serial, commit, outcome)
                 serial.run(*outcome.action.scripts)
+
+    def _check_level(self, states: Sequence[State], version: int, outcome: Outcome, sums: tuple[str, int, int, int]) -> None:
+        """What was read is what the level of isolation promises at this place in the log."""
+        read, last = outcome.done.bases[0], version - 1
+        match outcome.action.options["isolation"]:
+            case "snapshot":
+                targets = [next(({**row} for row in rows if row["k"] == sums[2]), None) for rows, *_ in states[read:]]
+                right = all(target == targets[0] for target in targets)
+            case level:
+                while level == "write_serializable" and last > read and self._brings_rows_alone(last):
+                    last -= 1
+                right = summed(states[read][0], sums) in [summed(rows, sums) for rows, *_ in states[last:]]
+        if not right:
+            self.violations.append(f"isolation: version {version} ({outcome.name}, {outcome.action.options['isolation']}) has read version {read}")
+
+    def _brings_rows_alone(self, version: int) -> bool:
+        """Whether a version is of blind appends alone."""
+        done = [self._of_txn[t].action for t in self._commits[version].txn_ids if t in self._of_txn]
+        return all(action.scripts and all(isinstance(s, Append) for s in action.scripts) for action in done)
 
     def _check_metrics(self, serial: NumberedTable, commit: Commit, outcome: Outcome) -> None:
         """The metrics of a commit of one statement count the rows that it changed where it stands in the log."""
@@ -275,6 +300,14 @@ class _Verdict:
             if len(at) > 1 and o.action.kind != "property":  # which may give old rows their ids first
                 self.violations.append(f"I2: {o.name} is in versions {at}")
         self._check_steps()
+        self._check_progress()
+
+    def _check_progress(self) -> None:
+        """A long writer loses as many puts as make it announce a turn, and to each of the others one that was under way then (I8)."""
+        most = turns.AFTER + len(self._plan.actors)
+        for o in self._outcomes if self._plan.theme == LONG else ():
+            if o.actor == "a0" and (o.done.receipt is None or o.done.receipt.attempts > most):
+                self.violations.append(f"I8: {o.name} {o.status} after {o.done.receipt.attempts if o.done.receipt else 'no'} puts, of which {most} are enough")
 
     def _reads_what_expired(self, o: Outcome) -> bool:
         """Whether an older version was read whose files a VACUUM may delete: a night is longer than the retention."""

@@ -89,6 +89,8 @@ class Plan:
     """What is set of `rowlock.limits`."""
     engine: dict[str, Any] = field(default_factory=dict)
     """Options of the engine in memory."""
+    takes_s: dict[str, float] = field(default_factory=dict)
+    """How long the engine of a process takes for each run of statements over rows, in seconds."""
     skews_ms: dict[str, int] = field(default_factory=dict)
     drifts: dict[str, float] = field(default_factory=dict)
 

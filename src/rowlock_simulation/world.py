@@ -188,7 +188,9 @@ class Host:
         if self._handles is None:
             wire = Wire(self._scheduler, self.process, self._plan.weather, self._counted)
             wire.on_power_loss = self.on_power_loss
-            self._handles = Handles(self._servers, wire, self._plan.engine, may_write=self.name != VISITOR)
+            self._handles = Handles(
+                self._servers, wire, self._plan.engine | {"takes_s": self._plan.takes_s.get(self.name, 0.0)}, may_write=self.name != VISITOR
+            )
         return self._handles
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from pyroaring import BitMap64
 
+from rowlock import clock
 from rowlock.boundary.effects import Assigned, Change, Effects, Kind, LostMatches, Propagated, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.boundary.engine import Program
 from rowlock.boundary.provenance import Mask, Provenance, counted, numbers_of
@@ -53,13 +54,22 @@ class MemoryEngine:
     spill_rows     blocks of at least so many rows are written to files as soon as they are made
     notes_matches  a MERGE stores its matches in `matched` blocks, so that a rebase reads no gone rows
     reorders       a compaction writes rows in another order than that of its inputs
+    takes_s        how long each run of statements over rows takes, in seconds
     """
 
     def __init__(
-        self, store: ObjectStore, *, rows_per_file: int = 1_000_000, spill_rows: int | None = None, notes_matches: bool = False, reorders: bool = False
+        self,
+        store: ObjectStore,
+        *,
+        rows_per_file: int = 1_000_000,
+        spill_rows: int | None = None,
+        notes_matches: bool = False,
+        reorders: bool = False,
+        takes_s: float = 0.0,
     ) -> None:
         self.files = DataFiles(store, rows_per_file=rows_per_file)
         self._spill_rows, self._notes_matches, self._reorders = spill_rows, notes_matches, reorders
+        self._takes_s = takes_s
 
     def propagate(
         self,
@@ -73,6 +83,8 @@ class MemoryEngine:
         first: int | None = None,
     ) -> Propagated:
         """Runs the program over the rows of a delta, statement by statement, and returns tombstones, new images and match counts."""
+        if self._takes_s:
+            clock.sleep(self._takes_s)
         schema = snapshot.schema
         if any(s.kind == "move" for s in program):
             return self._move(program, born, snapshot) if first is not None else Propagated({}, (), dict(staged.counts))
