@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rowlock import clock, display, threads
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import names
 from rowlock.protocol.prepared import prepared_by
@@ -32,7 +33,6 @@ from rowlock.transaction.two_phase.prepare import Part, Wait
 
 _ROUNDS = 20
 _LOOKED_AT = 100
-_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -124,8 +124,8 @@ def heads_together(states: Sequence[SharedState], *, to_read: bool = False) -> l
     """
     for n in range(_ROUNDS):
         # all, each time: who was at its head before the pause may have moved in it
-        heads = threads.side_by_side(lambda state: state.refresh_to_read() if to_read else (state.refresh(),) * 2, states, _THREADS)
-        if not any(threads.side_by_side(lambda pair: _has_moved(*pair), list(zip(states, heads, strict=True)), _THREADS)):
+        heads = threads.side_by_side(lambda state: state.refresh_to_read() if to_read else (state.refresh(),) * 2, states, limits().request_threads)
+        if not any(threads.side_by_side(lambda pair: _has_moved(*pair), list(zip(states, heads, strict=True)), limits().request_threads)):
             return [shown for _, shown in heads]
         clock.back_off(n, clock.CONFLICT)
     raise DeltaConcurrentModificationException(

@@ -33,6 +33,7 @@ from typing import TypeVar
 
 from rowlock import clock, threads
 from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput
+from rowlock.limits import limits
 from rowlock.protocol import names
 from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Entry, EntryTable, spellings
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, ObjectStore, PutOutcome, StorageError, Unknown
@@ -301,7 +302,6 @@ def _version_of(key: str) -> int | None:
 
 MOST_TABLES = 100
 """Items that one TransactWriteItems may have."""
-_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ def put_all(versions: Sequence[Version]) -> list[PutOutcome | None] | Taken | Un
     """
     entries: list[Entry | None] = []
     try:
-        entries = threads.side_by_side(_prepared, versions, _THREADS)
+        entries = threads.side_by_side(_prepared, versions, limits().request_threads)
         found = frozenset(n for n, entry in enumerate(entries) if entry is None)
         if not found:
             taken = _claimed(versions, [e for e in entries if e is not None])
@@ -349,7 +349,7 @@ def put_all(versions: Sequence[Version]) -> list[PutOutcome | None] | Taken | Un
             if entry is not None and version.data is not None:
                 version.store.discard(entry)
         return Taken(found or taken)
-    return threads.side_by_side(lambda pair: _published(*pair), list(zip(versions, entries, strict=True)), _THREADS)
+    return threads.side_by_side(lambda pair: _published(*pair), list(zip(versions, entries, strict=True)), limits().request_threads)
 
 
 def _prepared(version: Version) -> Entry | None:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from rowlock import clock, threads
 from rowlock.exceptions import CommitUnknown, RowlockError, StorageError, UnsupportedFeature
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed, row_tracking
 from rowlock.protocol.features import vectors_allowed
@@ -32,7 +33,6 @@ Wait = Literal["everywhere", "decided"]
 MOST_TABLES = 20
 INLINE_BYTES = 16_384
 """A staged commit that is longer is posted beside the table, and not in the P."""
-_THREADS = 16
 
 
 class Part(StagedStatements):
@@ -119,7 +119,7 @@ def put(parts: Sequence[Part], wait: Wait) -> list[Over] | None:
     if not _decided(home, others):
         return None
     decided = home.head.version + 1
-    closed = threads.side_by_side(lambda part: _closed(part, decided), others, _THREADS) if wait == "everywhere" else _begin_to_close(others, decided)
+    closed = threads.side_by_side(lambda p: _closed(p, decided), others, limits().request_threads) if wait == "everywhere" else _begin_to_close(others, decided)
     versions = {home: Over(decided), **{p: Over(None if p in only_read else v, by_another=True) for p, v in zip(others, closed, strict=True)}}
     return [versions.get(part, Over(None)) for part in parts]
 
