@@ -145,7 +145,7 @@ class Name:
             str(held.tableType().name()) == "MANAGED",
             StructType.fromJson(json.loads(str(held.schema().json()))),
             StructType.fromJson(json.loads(str(held.partitionSchema().json()))),
-            {str(k): str(properties[k]) for k in properties},
+            {str(k): str(properties[k]) for k in properties.keySet().toArray()},
             str(comment.get()) if comment.isDefined() else None,
             None if listed is None else frozenset(_without_slash(_path_of_uri(str(p.location().toString()))) for p in listed),
         )

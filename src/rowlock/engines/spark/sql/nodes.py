@@ -44,7 +44,7 @@ class Nodes:
     def mapping(self, held: JavaObject) -> dict[str, Any]:
         """A Scala Map with texts as keys."""
         found = self.bridge.converters.asJava(held)
-        return {str(k): found[k] for k in found}
+        return {str(k): found[k] for k in found.keySet().toArray()}  # an iterator would end by a Java exception, which PySpark takes 50 calls to name
 
     def redacted(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Properties as Spark shows them: masked where the session's patterns take the name for a secret's."""

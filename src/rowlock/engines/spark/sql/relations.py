@@ -54,7 +54,7 @@ def named(nodes: Nodes, node: JavaObject) -> Named | None:
     if folder is None:
         return None
     if not travels:
-        return Named(folder, parts[-1], options={str(k).lower(): str(v) for k, v in relation.options().items()})
+        return Named(folder, parts[-1], options={str(k).lower(): str(relation.options().get(k)) for k in relation.options().keySet().toArray()})
     version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
     if version is not None and not str(version).isdecimal():
         raise InvalidInput(

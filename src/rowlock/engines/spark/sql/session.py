@@ -178,12 +178,12 @@ class Callback:
 
 def _texts(options: Any) -> dict[str, str]:
     """A Java map of texts."""
-    return {str(k): str(v) for k, v in options.items()}
+    return {str(k): str(options[k]) for k in options.keySet().toArray()}
 
 
 def _names(held: Any) -> list[str]:
     """A Java list of texts."""
-    return [str(n) for n in held]
+    return [str(n) for n in held.toArray()]
 
 
 _errors: OrderedDict[str, BaseException] = OrderedDict()
