@@ -52,6 +52,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "no_peers(reason): the tables that this test leaves are not read by the other engines, and why")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Each worker begins elsewhere in a folder: what one has compiled of a new checkout, the others find, instead of all compiling the same file at once."""
+    report: Any = yield
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:], os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    if isinstance(collector, pytest.Directory) and report.result:
+        first = len(report.result) * int(worker) // int(workers)
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """First of all, so that `-m "not soak"` and `-m "not spark"` see what is marked here: whoever asks for the session starts it."""
@@ -68,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile` (pytest-xdist) files that share a process stay together."""
+    """With `--dist loadfile` (pytest-xdist) files that share a process stay together; and one worker in three starts no shared session while there is other work."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -76,6 +87,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByScope(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return budgets.scope(nodeid.partition("::")[0])
+
+        def _assign_work_unit(self, node: Any) -> None:
+            wanted = self.nodes.index(node) >= len(self.nodes) // 3
+            if chosen := next((scope for scope in self.workqueue if budgets.takes_session(scope) == wanted), None):
+                self.workqueue.move_to_end(chosen, last=False)
+            super()._assign_work_unit(node)
 
     return ByScope(config, log)
 

@@ -1,4 +1,7 @@
-"""The processor time of each test file beside its budget, in tests/budgets.toml; files that take longest run first, so that no worker ends with one."""
+"""The processor time of each test file beside its budget, in tests/budgets.toml; in which order files run, and by which worker.
+
+Files that take longest run first, so that no worker ends with one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import collections
 import functools
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,13 +28,13 @@ def budgets() -> dict[str, int]:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sorts the items by the budgets of their scopes, within a scope by file, within a file as they were."""
+    """Sorts the items by the budgets of their scopes, within a scope by file, within a file as they were, whatever the order of the files was."""
     allowed = budgets()
     files = {item.nodeid.partition("::")[0] for item in items}
     of_scope = collections.Counter[str]()
     for file in files:
         of_scope[scope(file)] += allowed.get(file, 0)
-    keys = {file: (-of_scope[scope(file)], scope(file), -allowed.get(file, 0)) for file in files}
+    keys = {file: (-of_scope[scope(file)], scope(file), -allowed.get(file, 0), file) for file in files}
     items.sort(key=lambda item: keys[item.nodeid.partition("::")[0]])
 
 
@@ -39,6 +43,13 @@ def scope(file: str) -> str:
     """What one worker runs as a whole: a file, or all files whose statements run in the process of `support.sql_session`, so that there is one of it."""
     source = PAGE.parents[1] / file
     return "sql sessions" if source.is_file() and "from support.sql_session import" in source.read_text() else file
+
+
+@functools.cache
+def takes_session(scope: str) -> bool:
+    """Whether tests of a scope take the shared Spark session, which each worker that runs one starts and warms up for itself."""
+    source = PAGE.parents[1] / scope
+    return source.is_file() and re.search(r"[(,]\s*(spark|table_path)\s*[:,)]", source.read_text()) is not None
 
 
 def processor_time() -> float:

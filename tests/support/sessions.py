@@ -65,6 +65,7 @@ def _settings(name: str) -> dict[str, str]:
         # For each broadcast 4 MB are made, and 16 for each sort or hash table: a third of all that the collector had to look through.
         "spark.broadcast.blockSize": "128k",
         "spark.buffer.pageSize": "2m",
+        "spark.sql.icu.caseMappings.enabled": "false",  # the first `upper` of a JVM would look at every character that there is
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # five round trips for each operator of a column, to say where it was written
         "spark.app.name": name,
     }
