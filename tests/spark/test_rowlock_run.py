@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 import rowlock
 from rowlock.api import enable
 from rowlock.engines.spark.session.delta_spark_programs import CATALOG, EXTENSION, without_classes, without_jars
+from rowlock.engines.spark.session.java import archive_options, ensure_java, quoted
+from support.sessions import without_generated_code
 
 PIPELINE = Path(__file__).parent / "programs" / "pipeline.py"
 SOURCES = Path(__file__).parents[2] / "src"
@@ -35,6 +38,13 @@ EXPECTED = """\
 def _run(command: list[str], place: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     settings = os.environ | {"PYTHONPATH": str(SOURCES), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": _SPARK} | environment
     return subprocess.run(command, cwd=place, env=settings, capture_output=True, text=True, timeout=900)
+
+
+def _quick_start() -> dict[str, str]:
+    """The environment of a program whose JVM reads the archive of its classes, and compiles no expressions where `make test` has them evaluated."""
+    ensure_java()
+    conf = without_generated_code() | {"spark.driver.extraJavaOptions": quoted(archive_options())}
+    return {"PYSPARK_SUBMIT_ARGS": shlex.join([*(a for name, value in conf.items() if value for a in ("--conf", f"{name}={value}")), "pyspark-shell"])}
 
 
 def _engines(place: Path) -> set[str]:
@@ -73,10 +83,8 @@ def test_an_unchanged_pipeline(way: str, tmp_path: Path) -> None:
         "spark-submit beside the JAR": [str(bin_ / "spark-submit"), *theirs, *(["--jars", _delta_jars()] if "JAR" in way else []), script],
         "delta-spark": [sys.executable],
     }[way]
-    from rowlock.engines.spark.session.java import ensure_java
-
     ensure_java()
-    done = _run([*command, str(PIPELINE), str(tmp_path)], tmp_path)
+    done = _run([*command, str(PIPELINE), str(tmp_path)], tmp_path, **(_quick_start() if way == "rowlock run" else {}))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     own = [line for line in done.stdout.splitlines(keepends=True) if line.startswith("rowlock: ")]
     assert (len(own) == 1) == (way == "spark-submit"), "spark-submit prints a program's stderr to its stdout; only there something is left out"
@@ -92,8 +100,6 @@ def test_an_unchanged_pipeline(way: str, tmp_path: Path) -> None:
 @pytest.mark.short(ci=("incremental-rowlock run",), why="half a minute each; the same statements, streams, builders and options are asked one by one")
 def test_an_unchanged_program(program: str, way: str, tmp_path: Path) -> None:
     """`incremental`: batches and streams; `warehouse`: SQL alone.  Its output is delta-spark's, errors with their PySpark classes, conditions and states included."""
-    from rowlock.engines.spark.session.java import ensure_java
-
     ensure_java()
     conf = "--conf spark.databricks.delta.snapshotPartitions=2 --conf spark.sql.sources.parallelPartitionDiscovery.parallelism=2 pyspark-shell"
     command, settings = (
