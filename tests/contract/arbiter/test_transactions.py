@@ -33,7 +33,7 @@ from servers.minio import Minio
 from servers.proxy import Forward, Proxy, Request, Response
 from support.writers.faulty import GIVE_UP_S
 
-WRITERS, EACH = 4, 10
+WRITERS, EACH = 4, 6
 
 
 class LostReplies:

@@ -113,13 +113,13 @@ def test_a_range_is_part_of_an_object(store: ObjectStore) -> None:
 
 
 def test_of_many_that_replace_one_state_one_wins(store: ObjectStore) -> None:
-    """What a lease lives in: 8 threads count to 200 together and none is lost."""
+    """What a lease lives in: 8 threads count to 96 together and none is lost."""
     assert store.replace_if("locks/a", b"0", "no tag") == Lost()
     store.put("locks/a", b"0")
 
     def count(_: int) -> int:
         tries = 0
-        for _ in range(25):
+        for _ in range(12):
             while True:
                 data, tag = store.get_tagged("locks/a")
                 tries += 1
@@ -128,8 +128,8 @@ def test_of_many_that_replace_one_state_one_wins(store: ObjectStore) -> None:
         return tries
 
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(count, range(8))) >= 200
-    assert store.get("locks/a") == b"200"
+        assert sum(pool.map(count, range(8))) >= 96
+    assert store.get("locks/a") == b"96"
     _, tag = store.get_tagged("locks/a")
     store.delete("locks/a")
     assert store.replace_if("locks/a", b"1", tag) == Lost() and store.head("locks/a") is None

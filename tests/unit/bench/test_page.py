@@ -74,6 +74,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return {"figures": {"import and one append, s": 0.1}, "exact": True, "phases": {}}
 
     monkeypatch.setattr(harness, "measure", answer)
+    monkeypatch.setattr(harness, "_busy", lambda: 0.1)  # it looks for a second, before each measurement
     monkeypatch.setattr(command, "RESULTS", tmp_path / "figures.jsonl")
     monkeypatch.setattr(command, "ROOT", tmp_path)
     for options, times, rounds in ((["--quick"], 3, 1), ([], 9, 3), (["--rounds", "2"], 9, 2)):
@@ -95,6 +96,7 @@ def test_results_are_kept_and_not_measured_again(tmp_path: Path, monkeypatch: py
         return {"figures": {"appends/s": 5.0}, "exact": True, "phases": {}}
 
     monkeypatch.setattr(harness, "measure", answer)
+    monkeypatch.setattr(harness, "_busy", lambda: 0.1)  # it looks for a second, before each measurement
     console, file = Console(file=io.StringIO()), tmp_path / "results.jsonl"
     one = harness.run(console, ["appends"], quick=True, rounds=1, results=file, seed=1)
     assert len(one) == len(asked) == 2 * len(SUITES["appends"].cases)
