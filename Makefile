@@ -67,7 +67,7 @@ ifneq ($(ARGS),)
 	PYTHONPATH=tests $(PYTHON) -m model.swarm --results swarm-results.jsonl $(ARGS)
 else
 	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/model/lockless/test_in_processes.py tests/model/properties/test_rebase_on_spark.py
-	ROWLOCK_PROPERTY_CASES=2000 $(PYTHON) -m pytest -q -m "not spark" tests/model/properties
+	ROWLOCK_PROPERTY_CASES=2000 $(PYTHON) -m pytest -q -m "not spark" tests/model/properties tests/unit/protocol/test_skipping.py tests/unit/log/test_live_files.py tests/unit/advice/test_advice.py
 	ROWLOCK_STREAM_KILLS=50 $(PYTHON) -m pytest -q tests/processes/test_killed_stream.py
 	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/unit/transaction/group_commit/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark

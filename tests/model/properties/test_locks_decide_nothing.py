@@ -32,7 +32,7 @@ from rowlock_simulation.serial import SerialTable
 from support.locks.clocks import TestClock
 from support.locks.registers import Unreliable
 
-CASES = int(os.environ.get("ROWLOCK_LOCK_CASES", "200"))
+CASES = int(os.environ.get("ROWLOCK_LOCK_CASES", "120"))
 SEEN: Counter[str] = Counter()
 
 

@@ -40,8 +40,9 @@ def test_a_seed_is_always_the_same_case() -> None:
 def test_sixty_seeds_in_a_row_draw_every_value() -> None:
     """Decks, not luck: whatever seed they begin at."""
     for first in (0, 1940):
+        drawn = [draw(seed) for seed in range(first, first + 60)]
         for axis, values in AXES.items():
-            assert {draw(seed)[axis] for seed in range(first, first + 60)} == set(values), axis
+            assert {each[axis] for each in drawn} == set(values), axis
 
 
 def test_every_limit_is_turned_down_by_an_axis() -> None:

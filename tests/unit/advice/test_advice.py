@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,6 +17,7 @@ from rowlock.advice.history import FileChanges, History, Run, in_order, run_of_a
 from rowlock.advice.keys import comparisons, hot_keys
 from unit.advice import histories
 
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200")) // 6
 RANK = {"none": 0, "partition": 1, "writes": 2, "table": 3}
 
 
@@ -240,7 +242,7 @@ touched = st.builds(
     partitioned=st.booleans(),
     properties=st.dictionaries(st.sampled_from(["rowlock.lock", "rowlock.onConflict", "rowlock.granularity"]), st.text(max_size=8)),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=CASES, deadline=None)
 def test_no_history_makes_advice_raise(commits: list[tuple[Any, FileChanges]], failed: list[Any], partitioned: bool, properties: dict[str, str]) -> None:
     import io
 

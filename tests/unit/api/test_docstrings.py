@@ -11,6 +11,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -137,19 +138,23 @@ def test_example_on_spark(example: doctest.DocTest, tmp_path: Path, spark: Any, 
 
     path = table_in(tmp_path)
     more: dict[str, Any] = several_tables(spark, tmp_path, monkeypatch) if "orders" in example.docstring else {}  # type: ignore[operator]
-    updates = spark.createDataFrame([(3, "us", 35.0), (4, "us", 40.0)], "id bigint, region string, amount double")
     run(
         example,
         path=path,
         folder=str(tmp_path),
         spark=spark,
         t=DeltaTable.forPath(spark, path),
-        updates=updates,
+        updates=updates(spark),
         DeltaTable=DeltaTable,
         F=F,
         clock=clock,
         **more,
     )
+
+
+@cache
+def updates(spark: Any) -> Any:
+    return spark.createDataFrame([(3, "us", 35.0), (4, "us", 40.0)], "id bigint, region string, amount double")
 
 
 def several_tables(spark: Any, folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,7 @@ def subjects(spark: Any, path: str) -> dict[str, Any]:
     }
 
 
+@cache
 def rows(spark: Any) -> Any:
     return spark.createDataFrame([(4, "us", 1.0)], "id bigint, region string, amount double")
 
@@ -155,9 +156,9 @@ def test_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
     monkeypatch.chdir(tmp_path)
     owner, _, method = name.rpartition(".")
     path = table_in(tmp_path)
-    subject = subjects(spark, path)[owner]
-    call = getattr(subject, method)
-    signature, defaults = inspect.signature(call), valid(spark, path, subjects(spark, path)["rowlock.DeltaTable"])
+    found = subjects(spark, path)
+    call = getattr(found[owner], method)
+    signature, defaults = inspect.signature(call), valid(spark, path, found["rowlock.DeltaTable"])
     needed = {n: defaults[n] for n, p in signature.parameters.items() if p.default is p.empty}
     for parameter, kind in variants(list(signature.parameters)):
         args, kwargs = given(parameter, VALUES[kind], signature, needed)
@@ -166,7 +167,7 @@ def test_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
             with contextlib.ExitStack() as stack:
                 asked = call
                 if owner == "rowlock.tables.DeltaTransaction":
-                    asked = getattr(stack.enter_context(subjects(spark, path)["rowlock.DeltaTable"].transaction()), method)
+                    asked = getattr(stack.enter_context(found["rowlock.DeltaTable"].transaction()), method)
                 asked(*args, **kwargs)
 
         ask(made, parameter, f"{name}({parameter}={kind})", tmp_path, (RowlockError, PySparkException))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor, FileKey
 from rowlock.protocol.predicates import And, Column, In, IsNull, Like, Not, Or, Predicate, compare
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200")) // 2
 PATHS = [f"f{i}" for i in range(8)]
 VECTORS = [None, *(DeletionVectorDescriptor("u", "x" * 20, i, 10, i) for i in (1, 2))]
 
@@ -41,7 +43,7 @@ def reference(history: list[tuple[list[FileKey], list[AddFile]]]) -> dict[str, A
     return live
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=CASES, deadline=None)
 @given(changes, st.integers(0, 3), st.booleans())
 def test_apply_and_fold_agree_with_a_dict(drawn: list[tuple[list[tuple[str, int]], list[tuple[str, int, int]]]], overlay: int, start_as_columns: bool) -> None:
     history = [([add(p, v).key for p, v in removes], [add(*a) for a in adds]) for removes, adds in drawn]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import math
+import os
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -26,6 +27,7 @@ from rowlock.protocol.intervals import LONG, of_rows
 from rowlock.protocol.predicates import And, Call, Cast, Column, Compare, In, IsNull, Like, Literal, Not, Or, Predicate, Unknown, compare, nodes
 from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200"))
 LETTERS = st.sampled_from(["a", "b", "~", "\x7f", "é", "\ud7ff", "\ufffd", "\uffff", "😀", "\U0010ffff"])
 COLUMNS: dict[str, tuple[DataType, st.SearchStrategy[Any]]] = {
     "i": (PrimitiveType("long"), st.one_of(st.integers(-5, 5), st.integers(-(1 << 63), (1 << 63) - 1))),
@@ -124,7 +126,7 @@ def quickly(bounds: QuickBounds, predicate: Predicate, schema: StructType, size:
     return list(as_mask(may_hold(predicate, Places(lambda path: bounds.of(path, schema))), size))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=CASES, deadline=None)
 @given(st.data(), st.lists(ROW, min_size=1, max_size=5), st.booleans(), st.sets(st.sampled_from(["b", "y", "d", "s"])))
 def test_no_file_with_a_matching_row_is_skipped(data: st.DataObject, rows: list[dict[str, Any]], from_footer: bool, partitions: set[str]) -> None:
     predicate = data.draw(predicates(rows))
