@@ -19,7 +19,7 @@ from support.forked import status_of_a_child
 
 WRITER = Path(__file__).resolve().parents[1] / "support" / "append_writer.py"
 SOURCES = Path(__file__).resolve().parents[2] / "src"
-PROCESSES, THREADS, APPENDS = 4, 4, 9
+PROCESSES, THREADS, APPENDS = 4, 4, 6
 
 
 @pytest.mark.parametrize("exists", [True, False], ids=["into a table", "that make the table"])

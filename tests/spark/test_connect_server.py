@@ -258,7 +258,7 @@ def test_each_client_has_its_own_settings(served: Served, tmp_path: Path) -> Non
 
 def test_clients_at_once_lose_no_work(served: Served, tmp_path: Path) -> None:
     """Two clients change the same table, row by row, and each change counts."""
-    table, times, failed = f"delta.`{tmp_path}/t`", 6, []
+    table, times, failed = f"delta.`{tmp_path}/t`", 4, []
     served.session().sql(f"CREATE TABLE {table} USING delta AS SELECT id, 0L AS n FROM range(2)").collect()
 
     def work(client: int) -> None:

@@ -15,11 +15,18 @@ from rowlock import clock
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.storage.memory import MemoryStore
 
-ENGINES: list[dict[str, Any]] = [{}, {"spill_rows": 1}, {"override": {"delta.enableDeletionVectors": "false"}}]
+ENGINES: dict[str, dict[str, Any]] = {"vectors": {}, "files": {"spill_rows": 1}, "copy on write": {"override": {"delta.enableDeletionVectors": "false"}}}
+ALIKE = pytest.mark.soak("appends change no row, whichever way rows are changed", ci=True)
 
 
-@pytest.mark.parametrize("options", ENGINES, ids=["vectors", "files", "copy on write"])
-@pytest.mark.parametrize("case", CASES, ids=case_ids())
+@pytest.mark.parametrize(
+    ("case", "options"),
+    [
+        pytest.param(case, options, id=f"{id_}-{name}", marks=[ALIKE] if id_.startswith("c03") and options else [])
+        for case, id_ in zip(CASES, case_ids(), strict=True)
+        for name, options in ENGINES.items()
+    ],
+)
 def test_conformance(case: Callable[..., None], options: dict[str, Any]) -> None:
     store = MemoryStore(f"memory://{clock.new_id()}")
     case(lambda: MemoryHost(store, **options), Scale(8, 25) if case.__name__.startswith("c11") else Scale())

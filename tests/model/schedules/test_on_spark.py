@@ -17,7 +17,6 @@ SCHEDULES = [s for s in all_schedules() if not s.memory_only]
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.name)
 @pytest.mark.short(
-    "append_breaks_a_new_constraint",
     "append_meets_overwrite",
     "constraint_meets_rows_that_came",
     "delete_meets_same_rows",
@@ -30,12 +29,13 @@ SCHEDULES = [s for s in all_schedules() if not s.memory_only]
     "restore_runs_again",
     "several_lost_rounds",
     "three_vectors_make_a_file_empty",
-    "two_losers_interleaved",
-    "update_meets_optimize",
     "copy_on_write_merge",
     "row_tracking_begins",
     "merge_match_becomes_insert",
     ci=(
+        "append_breaks_a_new_constraint",
+        "two_losers_interleaved",
+        "update_meets_optimize",
         "copy_on_write_meets_optimize",
         "delete_meets_optimize",
         "delete_on_fully_vectored_file",

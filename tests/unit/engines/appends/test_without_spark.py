@@ -95,12 +95,10 @@ print("polars" in sys.modules, len(rowlock.to_arrow(sys.argv[1])))
 def test_the_commands_that_need_no_spark(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     run("\nimport pyarrow as pa, rowlock\nfor n in range(3): rowlock.append(sys.argv[1], pa.table({'id': [n]}))\n", path)
-    command = "\nfrom rowlock.cli.main import app\napp(sys.argv[1:])\n"
-    assert "0 files" in run(command, "vacuum", path, "--dry-run")
-    assert "rowlock" in run(command, "version")
-    history = run(command, "history", path)
+    command = "\nfrom rowlock.cli.main import app\nfor asked in sys.argv[1].split(';'):\n    app([sys.argv[2] if a == 'T' else a for a in asked.split()], standalone_mode=False)\n    print(end='|')\n"
+    vacuum, version, history, with_ids, shown, _ = run(command, "vacuum T --dry-run;version;history T;history T --ids;show T", path).split("|")
+    assert "0 files" in vacuum and "rowlock" in version
     assert history.count("WRITE") == 3
     txn_ids = [json.loads(line)["commitInfo"]["txnId"] for n in range(3) for line in Path(path, "_delta_log", f"{n:020}.json").read_text().splitlines()[:1]]
-    assert all(i in run(command, "history", path, "--ids") for i in txn_ids)
-    shown = run(command, "show", path)
+    assert all(i in with_ids for i in txn_ids)
     assert "3 rows" in shown
