@@ -13,9 +13,10 @@ from rowlock.exceptions import DeltaConcurrentModificationException, MetadataCha
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
-from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.actions import AddFile, SetTransaction
+from rowlock.protocol.feature_removal import DELETION_VECTORS
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
-from rowlock.transaction.definition import alteration, table_features
+from rowlock.transaction.definition import alteration, replacement, table_features
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.state.options import Options
@@ -25,12 +26,27 @@ from rowlock.transaction.transaction import RERUNS, StagingTransaction, Table, T
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation import foreign
-from rowlock_simulation.memory.sql.script import Append, Script, Update, render
-from rowlock_simulation.memory.statements import operation, parameters, statements_of
+from rowlock_simulation.memory.engine import MemoryEngine
+from rowlock_simulation.memory.sql.script import Append, Optimize, Overwrite, Script, Update, render
+from rowlock_simulation.memory.statements import operation, parameters, run, statements_of
 from rowlock_simulation.scheduler import Scheduler
 
 Kind = Literal[
-    "statements", "foreign", "read and write", "restore", "property", "alter", "checkpoint", "vacuum", "read", "travel", "together", "read together", "recreate"
+    "statements",
+    "foreign",
+    "read and write",
+    "restore",
+    "property",
+    "drop feature",
+    "replace",
+    "alter",
+    "checkpoint",
+    "vacuum",
+    "read",
+    "travel",
+    "together",
+    "read together",
+    "recreate",
 ]
 Rows = list[dict[str, Any]]
 
@@ -39,8 +55,10 @@ Rows = list[dict[str, Any]]
 class Action:
     """One action of an actor.
 
-    scripts  what it does to the rows, in serial execution; for `read and write` what it comes to, for the program writes what it has computed
+    scripts  what it does to the rows, in serial execution; for `replace` an overwrite with the new rows; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
+    feature  for `drop feature`: its name
+    columns  for `replace`: those that there are from then on
     alter    a change of the columns or the constraints: its verb, and the names that it takes
     grows    the column that it adds to the table in the same commit, where the table has none of this name
     posts    an append that is handed to other processes as if they had been in each other's way just now
@@ -63,6 +81,8 @@ class Action:
     posts: bool = False
     back: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    feature: str = ""
+    columns: tuple[str, ...] = ()
     alter: tuple[str, ...] = ()
     pause_s: float = 0.0
     table: int = 0
@@ -82,6 +102,7 @@ class Action:
             " | ".join(f"t{n}: {'; '.join(map(render, scripts))}" for n, scripts in self.parts)
             or "; ".join(map(render, self.scripts))
             or " ".join(self.alter)
+            or self.feature
             or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
         )
         app = (f" as step {self.app[1]} of {self.app[0]}" if self.app else "") + " by a post" * self.posts + f" with the column {self.grows}" * bool(self.grows)
@@ -133,6 +154,10 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
             _restore(action, table, done)
         case "property":
             done.receipt = table_features.set_properties(table.state, table.statement_engine, action.properties)
+        case "drop feature":
+            done.receipt = table_features.drop_feature(table.state, action.feature, lambda feature: _clear(table, feature))
+        case "replace":
+            done.receipt = _replace(action, table)
         case "alter":
             done.receipt = _alter(table, *action.alter)
         case "checkpoint":
@@ -181,6 +206,27 @@ def _statements(action: Action, table: Table) -> Receipt:
 def _whole(script: Script, base: Snapshot) -> Script:
     """The script; rows that it appends are null in columns that came since."""
     return Append(foreign.padded(script.rows, len(base.schema.names))) if isinstance(script, Append) else script
+
+
+def _clear(table: Table, feature: str) -> None:
+    """Writes the files anew that have deletion vectors."""
+    if feature == DELETION_VECTORS:
+        run(table, Optimize())
+
+
+def _replace(action: Action, table: Table) -> Receipt:
+    """New rows in place of all, under new columns."""
+    (script,) = action.scripts
+    assert isinstance(script, Overwrite)
+    schema = StructType(tuple(StructField(c, PrimitiveType("long"), c != "k") for c in action.columns))
+    rows = [dict(zip(action.columns, row, strict=True)) for row in script.rows]
+
+    def write(draft: Snapshot, head: Snapshot) -> tuple[list[AddFile], tuple[int, ...]]:
+        assert isinstance(table.statement_engine, MemoryEngine)
+        return [add for add, _ in table.statement_engine.files.write(rows, draft)], ()
+
+    app = None if action.app is None else SetTransaction(*action.app)
+    return replacement.overwrite_schema(table.state, schema, (), write, app=app)
 
 
 def _alter(table: Table, verb: str, *names: str) -> Receipt:

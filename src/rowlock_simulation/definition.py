@@ -12,6 +12,7 @@ NEEDS = {
     "delta.enableTypeWidening": "typeWidening",
 }
 """The table feature that a property needs where it is true."""
+SINCE = "delta.inCommitTimestampEnablementVersion"
 LEGACY = {"changeDataFeed": 4, "columnMapping": 5, "checkConstraints": 3}
 """From which version of the writer on a protocol without a list of features has them."""
 
@@ -23,13 +24,40 @@ class Definition:
         self._protocol: Protocol | None = None
         self._metadata: Metadata | None = None
         self._last_ms: int | None = None
+        self._with_vectors: set[str] = set()
+        self._without_ids: int | None = None
+        """The newest version without the feature of row ids."""
+        self._bases: dict[str, int | None] = {}
+        """The first row id of every live file."""
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether rows keep their ids in the newest version."""
+        return self._is_true("delta.enableRowTracking")
+
+    def lost_ids_since(self, version: int) -> bool:
+        """Whether the table did without the feature of row ids in or after a version: what is restored from before has others."""
+        return self._without_ids is not None and self._without_ids >= version
 
     def apply(self, commit: Commit) -> list[str]:
         """Takes a commit in; returns what is wrong with it."""
         stamped, append_only = self._is_true("delta.enableInCommitTimestamps"), self._is_true("delta.appendOnly")
+        before = self._metadata
         self._protocol, self._metadata = commit.protocol or self._protocol, commit.metadata or self._metadata
         assert self._protocol is not None and self._metadata is not None, "version 0 has both"
         wrong = [f"protocol: version {commit.version} lacks {feature}" for feature in sorted(self._needed()) if not _supports(self._protocol, feature)]
+        if not _supports(self._protocol, "rowTracking"):
+            self._without_ids = commit.version
+        wrong += self._unlisted(commit)
+        if (
+            before is not None
+            and not stamped
+            and self._is_true("delta.enableInCommitTimestamps")
+            and self._metadata.configuration.get(SINCE) != str(commit.version)
+        ):
+            wrong.append(f"time: version {commit.version} begins in-commit timestamps, and says {self._metadata.configuration.get(SINCE)}")
+        if self.tracks_rows and any(base is None for base in self._bases.values()):
+            wrong.append(f"I6: version {commit.version} tracks rows, and {min(p for p, base in self._bases.items() if base is None)} has no row ids")
         if append_only and any(remove.data_change for remove in commit.removes):
             wrong.append(f"append-only: version {commit.version} removes rows of a table that no row leaves")
         at_ms = None if commit.info is None else commit.info.raw.get("inCommitTimestamp")
@@ -40,6 +68,19 @@ class Definition:
                 wrong.append(f"time: version {commit.version} has the in-commit timestamp {at_ms}, the one before it {self._last_ms}")
             self._last_ms = int(at_ms)
         return wrong
+
+    def _unlisted(self, commit: Commit) -> list[str]:
+        """What live files hold of a feature that the protocol does not list."""
+        assert self._protocol is not None
+        again = {f.path for f in commit.removes} | {f.path for f in commit.adds}
+        self._with_vectors = self._with_vectors - again | {f.path for f in commit.adds if f.deletion_vector is not None}
+        self._bases = {p: base for p, base in self._bases.items() if p not in again} | {f.path: f.base_row_id for f in commit.adds}
+        held = {"deletionVectors": self._with_vectors, "rowTracking": {p for p, base in self._bases.items() if base is not None}}
+        return [
+            f"protocol: version {commit.version} lacks {name}, which {min(files)} uses"
+            for name, files in held.items()
+            if files and not _supports(self._protocol, name)
+        ]
 
     def _is_true(self, name: str) -> bool:
         return self._metadata is not None and self._metadata.configuration.get(name) == "true"

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from rowlock.protocol.properties import Isolation
 from rowlock_simulation.actions import Action
 from rowlock_simulation.foreign import UNKNOWN
-from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Script, Update
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
 from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, Weather, World, draw_weather
 
 COLUMNS = ("k", "v", "w")
@@ -27,6 +27,7 @@ _EVERYBODY = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
     + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator", "foreigner", "evolver"]
 )  # fmt: skip
+_DROPPED = ("deletionVectors", "rowTracking", "inCommitTimestamp", "v2Checkpoint", "checkConstraints", "domainMetadata", "checkpointProtection")
 _LOW_LIMIT = 0.2
 _LIMITS = {
     "inline_vector_bytes": [1024],
@@ -53,6 +54,8 @@ LEVELS = "levels of isolation"
 """The theme of programs that read the whole table and write what they have computed, under every level."""
 _HURRIED = (LOCKLESS, POSTS, LEVELS)
 """Themes in which only what overlaps shows anything."""
+FEATURES = "features that are dropped"
+REPLACED = "a table that is replaced"
 LONG = "a long writer"
 """The theme of one writer who takes seconds for each round, beside steady short ones on a store that fails nobody (I8)."""
 _LONG_ONE_IN = 60
@@ -77,6 +80,11 @@ THEMES = {
     "lockless": ["setter"] * 6
     + ["counter", "counter", "banker", "upserter", "upserter", "deleter", "updater", "updater", "appender", "optimizer", "reader", "evolver"],
     LEVELS: ["summer"] * 6 + ["appender"] * 4 + ["counter", "banker", "upserter", "deleter", "optimizer"],
+    FEATURES: ["dropper"] * 4
+    + ["enabler"] * 3
+    + ["counter", "counter", "banker", "upserter", "deleter", "updater", "appender", "optimizer", "restorer", "reader", "checkpointer"],
+    REPLACED: ["replacer"] * 3
+    + ["counter", "counter", "upserter", "deleter", "updater", "appender", "appender", "optimizer", "reader", "reader", "calculator"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["alterer", "updater", "restorer", "counter"],
 }
 
@@ -98,6 +106,9 @@ def draw(world: World, seed: int) -> Plan:
     certain.append(rng.choice(["banker", "counter", "appender"]))
     if theme == REMADE:
         certain.append("recreator")
+    if theme == FEATURES:
+        certain.append("dropper")
+        properties |= {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": rng.choice(["true", "false"])}
     if theme == DEFINITION:
         certain.append("evolver")
         properties |= rng.choice([{}, {"delta.columnMapping.mode": "name"}, {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}])
@@ -312,6 +323,23 @@ class _Role:
 
     def _restorer(self, number: int) -> Action:
         return Action(number, "restore", back=self._rng.randint(1, 5), pause_s=1 + self._pause())
+
+    def _dropper(self, number: int) -> Action:
+        feature = self._rng.choice([*_DROPPED, "deletionVectors", "deletionVectors", "rowTracking"])
+        return Action(number, "drop feature", feature=feature, pause_s=self._pause())
+
+    def _enabler(self, number: int) -> Action:
+        """Begins to use again what others drop."""
+        properties = self._rng.choice([{f"delta.enable{name}": "true"} for name in ("DeletionVectors", "RowTracking", "InCommitTimestamps")])
+        return Action(number, "property", properties=properties, pause_s=self._pause())
+
+    def _replacer(self, number: int) -> Action:
+        """Other rows in place of all: what there was at the beginning, and rows of its own, sometimes under one more column."""
+        columns = self._rng.choice([COLUMNS, COLUMNS, (*COLUMNS, f"x_{self._name}")])
+        first = ((k, 100, 0) for k in range(self._accounts)), ((COUNTERS + k, 0, 0) for k in range(3)), [(APPENDS + 1000 * self._number + number, 1, 0)]
+        rows = tuple((*row, *[7] * (len(columns) - len(row))) for part in first for row in part)
+        app = (f"app {self._name}", number) if self._number % 2 else None
+        return Action(number, "replace", (Overwrite(rows),), app=app, columns=columns, pause_s=self._pause())
 
     def _alterer(self, number: int) -> Action:
         enabled = self._rng.choice(["RowTracking", "ChangeDataFeed", "InCommitTimestamps", "DeletionVectors"])

@@ -35,6 +35,9 @@ from rowlock_simulation.serial import State
 from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
 Bag = Counter[tuple[Any, ...]]
+TOMBSTONES = "Deletion Vector Tombstones"
+_SEVERAL = ("property", "drop feature")
+"""Actions that may be several commits, of which the last is acknowledged."""
 
 
 def judge(plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table) -> list[str]:
@@ -81,6 +84,8 @@ class Raw:
         if any(n > 1 for n in (*removes.values(), *adds.values())):
             wrong.append(f"I4: version {commit.version} adds or removes a path twice")
         for remove in commit.removes:
+            if remove.path not in self._rows and commit.info is not None and commit.info.operation == TOMBSTONES:
+                continue  # files of deletion vectors, which older versions need
             if remove.path not in self._rows:
                 wrong.append(f"I4: version {commit.version} removes {remove.path}, which is not there")
             elif self._rows[remove.path][0] != remove.key[1]:
@@ -98,6 +103,7 @@ class Raw:
         partition = {c: None if value is None else int(value) for c, value in add.partition_values.items()}
         stored = orjson.loads(self._history.objects[add.path])
         dead = self._dead(add)
+        self._ids.pop(add.path, None)
         if self._id_column is not None and add.base_row_id is not None:
             self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row[self.stored_as["k"]]) for n, row in enumerate(stored) if n not in dead]
         return [{**row, **partition} for n, row in enumerate(stored) if n not in dead]
@@ -135,6 +141,13 @@ class RowIds:
     def __init__(self) -> None:
         self._key_of: dict[int, int] = {}
         self._id_of: dict[int, int] = {}
+        self.forgotten_at = 0
+        """The version at which `forget_rows` was last called."""
+
+    def forget_rows(self, version: int) -> None:
+        """Takes in that from a version on other rows have the keys, and other ids."""
+        self._id_of.clear()
+        self.forgotten_at = version
 
     def wrong(self, version: int, ids: Sequence[tuple[int, int]]) -> list[str]:
         """What is wrong with the (id, key) of each row: no two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
@@ -180,13 +193,16 @@ class _Verdict:
                 self.violations.append(f"version {number} is missing from the log, and version {commit.version} is there")
                 return
             self.violations += [*raw.apply(commit), *self._definition.apply(commit)]
+            if not self._definition.tracks_rows:
+                self._ids = RowIds()
             self.folded.apply(commit)
             self._serve(serial, states, commit)
             states.append(serial.state())
             self.bags.append(raw.bag())
             self.columns.append(tuple(raw.stored_as))
             self._check_feed(raw.changes(commit), number)
-            self.violations += self._ids.wrong(number, raw.ids())
+            if self._definition.tracks_rows:
+                self.violations += self._ids.wrong(number, raw.ids())
             wanted = rows_of(serial.rows, serial.columns)
             if self.columns[-1] != serial.columns:
                 self.violations.append(f"I3: version {number} has the columns {self.columns[-1]}; by the log so far they are {serial.columns}")
@@ -235,7 +251,13 @@ class _Verdict:
                     self.violations.append(f"version {commit.version} is of transaction {txn_id}, which nobody began")
             elif outcome.action.kind == "restore":
                 assert outcome.done.restored is not None
+                if self._definition.lost_ids_since(outcome.done.restored) or outcome.done.restored < self._ids.forgotten_at:
+                    self._ids.forget_rows(commit.version)
                 serial.bring_back(states[outcome.done.restored])
+            elif outcome.action.kind == "replace":
+                self._ids.forget_rows(commit.version)
+                serial.columns = outcome.action.columns
+                serial.run(*outcome.action.scripts)
             elif outcome.action.kind == "alter":
                 serial.alter(*outcome.action.alter)
             elif outcome.action.grows and outcome.action.grows not in serial.columns:
@@ -289,15 +311,15 @@ class _Verdict:
                 continue  # what became of it went with the table, or was judged as a version of this one
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not self._reads_what_expired(o)):
                 self.violations.append(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
-            if o.status == "committed" and (at[-1:] if o.action.kind == "property" else at) != [o.done.committed]:
+            if o.status == "committed" and (at[-1:] if o.action.kind in _SEVERAL else at) != [o.done.committed]:
                 self.violations.append(f"I2: {o.name} was told that it is version {o.done.committed}, and is in {at or 'none'}")
-            if o.status in ("failed", "nothing") and at and o.action.kind != "property":
+            if o.status in ("failed", "nothing") and at and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
             if o.status == "failed" and without_reason(self._plan, o):
                 self.violations.append(f"{o.name} failed without a reason: {o.detail}")
             if self._fails_by_others(o):
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
-            if len(at) > 1 and o.action.kind != "property":  # which may give old rows their ids first
+            if len(at) > 1 and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} is in versions {at}")
         self._check_steps()
         self._check_progress()

@@ -34,7 +34,7 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
             return not any(a.alter[:1] == ("add constraint",) for actor in plan.actors for a in actor.actions)
         case StatementRefused():
             refuses = any(a.properties.get("delta.appendOnly") == "true" for actor in plan.actors for a in actor.actions)
-            return not (refuses or kind == "alter" or (kind == "restore" and plan.night_s > 0))
+            return not (refuses or kind in ("alter", "drop feature") or "being dropped" in text or (kind == "restore" and plan.night_s > 0))
         case InvalidInput():
             return kind != "alter"
         case VersionNotFound():

@@ -3,7 +3,7 @@
 The commit is computed from two snapshots alone, so it is computed anew for every head.  A file that is live in both with
 the same deletion vector is not touched.  Otherwise the remove names the vector that is live at the head, and the add has
 the old one: a deletion vector may shrink.  The protocol is never lowered, column ids and row ids are never reused, and
-the `txn` versions of applications remain.
+the `txn` versions of applications remain.  Where row tracking was dropped since, rows get new ids: the old ones may be those of other rows by now.
 
 Files that a VACUUM may be deleting right now are copied and come back under new names (I10): it deletes files that were removed longer ago than
 the table's retention, and it may have listed them before RESTORE commits, so that an existing file may be gone a moment later.  A copy is young,
@@ -25,7 +25,7 @@ from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.vacuum import SKEW_MS, needed_paths, removed_since
-from rowlock.protocol import change_feed, clustering, paths
+from rowlock.protocol import change_feed, clustering, paths, row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, FileKey, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.protocol.column_values import with_marks_of
@@ -148,29 +148,34 @@ def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions | 
     """
     if target.version >= head.version:
         return None
+    same_ids = row_tracking.have_same_ids(target.metadata, head.protocol, head.metadata)
     before, now = {f.path: f for f in target.files.adds()}, {f.path: f for f in head.files.adds()}
     removes = tuple(f.removed(now_ms, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key)
-    adds = tuple(_restored_file(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)
+    adds = tuple(_restored_file(f, now.get(p), same_ids=same_ids) for p, f in before.items() if p not in now or now[p].key != f.key)
+    protocol, metadata = widest(head.protocol, target.protocol), _restored_metadata(target, head, same_ids=same_ids)
+    bare = [f for p, f in before.items() if p in now and now[p].key == f.key and now[p].base_row_id is None and row_tracking.assigns(protocol, metadata)]
     if removes:
         refuse_on_append_only(head, "restore an older version", "RESTORE")
     return HeadActions(
-        adds=adds,
+        adds=adds + tuple(replace(_restored_file(f, None, same_ids=same_ids), data_change=False) for f in bare),
         removes=removes,
-        protocol=widest(head.protocol, target.protocol),
-        metadata=_restored_metadata(target, head),
+        protocol=protocol,
+        metadata=metadata,
         domains=clustering_from(head, target.domains.get(clustering.DOMAIN)),
         metrics=_metrics(target, adds, removes),
     )
 
 
-def _restored_file(file: AddFile, live: AddFile | None) -> AddFile:
-    """The file as it was in the old version, with the row ids that it has at the head if it had none then."""
+def _restored_file(file: AddFile, live: AddFile | None, *, same_ids: bool) -> AddFile:
+    """The file as it was in the old version, with the row ids that it has at the head if it had none then, or if those are no longer the table's."""
+    if not same_ids:
+        file = replace(file, base_row_id=None, default_row_commit_version=None)
     base = file.base_row_id if file.base_row_id is not None or live is None else live.base_row_id
     version = file.default_row_commit_version if file.default_row_commit_version is not None or live is None else live.default_row_commit_version
     return replace(file, data_change=True, base_row_id=base, default_row_commit_version=version)
 
 
-def _restored_metadata(target: Snapshot, head: Snapshot) -> Metadata:
+def _restored_metadata(target: Snapshot, head: Snapshot, *, same_ids: bool) -> Metadata:
     """The old metadata with the table's id at the head, and with the highest column id and numbers of identity columns ever given, so that none is reused.
 
     The checkpoints that hide dropped features stay protected: the log is the same.
@@ -179,7 +184,8 @@ def _restored_metadata(target: Snapshot, head: Snapshot) -> Metadata:
     old = {**old, **{k: v for k, v in now.items() if k == PROTECTION}}
     if is_mapped(old) and MAX_ID in now:
         old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
-    return with_marks_of(replace(target.metadata, id=head.metadata.id, configuration=old), head.metadata)
+    restored = replace(target.metadata, id=head.metadata.id, configuration=old)
+    return with_marks_of(restored if same_ids else row_tracking.with_column_names_of(restored, head.metadata, clock.new_id), head.metadata)
 
 
 def _metrics(target: Snapshot, adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> dict[str, int]:

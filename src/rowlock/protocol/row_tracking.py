@@ -71,6 +71,18 @@ def with_column_names(configuration: Mapping[str, str], new_id: Callable[[], str
     return {**{key: prefix + new_id() for key, prefix in _NAME_PREFIXES.items()}, **configuration}
 
 
+def have_same_ids(old: Metadata, protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether row ids of an older version with metadata `old` are still those of the table: the feature was not dropped since, and begun anew."""
+    now = metadata.configuration.get(ROW_ID_COLUMN)
+    return FEATURE in writer_features(protocol) if now is None else now == old.configuration.get(ROW_ID_COLUMN)
+
+
+def with_column_names_of(metadata: Metadata, head: Metadata, new_id: Callable[[], str]) -> Metadata:
+    """The metadata with the names of the materialized columns that the head has, whatever its own are; with new ones where neither the head has any."""
+    kept = {k: v for k, v in metadata.configuration.items() if k not in _NAME_PREFIXES} | {k: v for k, v in head.configuration.items() if k in _NAME_PREFIXES}
+    return replace(metadata, configuration=with_column_names(kept, new_id))
+
+
 def high_water_mark(domains: Mapping[str, DomainMetadata], table: str | None = None) -> int:
     """The highest row id that was ever assigned; NO_MARK if none was.  Raises CorruptLog."""
     found = domains.get(DOMAIN)

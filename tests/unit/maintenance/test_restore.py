@@ -15,7 +15,10 @@ from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restoration
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import row_tracking
+from rowlock.protocol.feature_removal import with_properties
 from rowlock.storage.memory import MemoryStore
+from rowlock.transaction.definition import creation, table_features
+from rowlock.transaction.definition.head_commit import commit_from_head
 from rowlock_simulation.memory.sql.script import parse
 from support.days import Days
 from support.turning_down import turn_down
@@ -76,6 +79,40 @@ def test_from_any_version_to_any(first: int, vectors: str) -> None:
             == (len(head.files), head.files.total_size_bytes)
         )
     audit(world.state.log)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_row_ids_after_the_feature_was_dropped(again: bool) -> None:
+    """I6: the old version tracked its rows, the table no longer does, or does again from the beginning: every row has an id of its own, above all that are given."""
+    world = lived(**{"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"})
+    table_features.drop_feature(world.state, "rowTracking", lambda _: None)
+    if again:
+        table_features.set_properties(world.state, world.table.engine, {"delta.enableRowTracking": "true"})
+        world.run(parse("APPEND (9, 90), (10, 100)"))
+    given = row_tracking.high_water_mark(world.table.refresh().domains)
+    for target in (3, LAST, 5):
+        receipt = world.restore(target)
+        assert receipt.version is not None
+        head, found = world.identified(receipt.version)
+        assert Counter((r["k"], r["v"]) for r in found) == rows(world, target)
+        assert all(f.base_row_id is not None for f in head.files.adds())
+        ids = [r["_row_id"] for r in found]
+        assert len(set(ids)) == len(ids) and max(ids) <= row_tracking.high_water_mark(head.domains)
+        if target == 3:
+            assert not again or min(ids) > given
+
+
+def test_row_ids_come_back_where_the_feature_was_not_dropped_in_the_end() -> None:
+    """I6: DROP FEATURE took ids from files and did not reach its end."""
+    world = lived(**{"delta.enableRowTracking": "true"})
+    _, wanted = world.identified(LAST)
+    creation.change_metadata(
+        world.state, "SET TBLPROPERTIES", {}, lambda head: with_properties(head.metadata, {row_tracking.ENABLED: "false", row_tracking.SUSPENDED: "true"})
+    )
+    commit_from_head(world.state, "ROW TRACKING UNBACKFILL", {}, table_features._take_row_ids)
+    receipt = world.restore(LAST)
+    assert receipt.version is not None and receipt.metrics["numRestoredFiles"] == 0
+    assert Counter(map(str, world.identified(receipt.version)[1])) == Counter(map(str, wanted))
 
 
 def test_files_that_did_not_change_are_left_alone() -> None:

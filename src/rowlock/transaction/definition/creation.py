@@ -354,7 +354,7 @@ def _check_row_ids(head: Snapshot) -> None:
     """Raises where rows have no row ids: from the moment that row tracking is enabled readers may ask for them."""
     if (bare := next((f.path for f in head.files.adds() if f.base_row_id is None), None)) is not None:
         raise StatementRefused(
-            f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first",
+            f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first, unless the feature is being dropped",
             what=row_tracking.ENABLED,
             table=head.table,
         )

@@ -109,7 +109,9 @@ def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None])
 
 
 def _take_row_ids(head: Snapshot) -> HeadActions | None:
-    """Re-adds some of the live files that have row ids, without them."""
+    """Re-adds some of the live files that have row ids, without them; none where another writer has begun to track rows again, as RESTORE may."""
+    if row_tracking.is_enabled(head.protocol, head.metadata):
+        return None
     held = list(islice((f for f in head.files.adds() if f.base_row_id is not None), limits().backfill_files))
     return HeadActions(adds=tuple(replace(f, data_change=False, base_row_id=None, default_row_commit_version=None) for f in held)) if held else None
 
@@ -290,7 +292,9 @@ def _upgrade(head: Snapshot) -> HeadActions | None:
 
 
 def _give_ids(head: Snapshot, engine: AppendEngine) -> HeadActions | None:
-    """Re-adds some of the live files without row ids, with ids."""
+    """Re-adds some of the live files without row ids, with ids; none where another writer is dropping the feature meanwhile."""
+    if not row_tracking.assigns(head.protocol, head.metadata):
+        return None
     bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:
         return None

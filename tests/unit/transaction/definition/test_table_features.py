@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rowlock
-from rowlock.exceptions import StatementRefused
+from rowlock.engines.appends.engine import ArrowEngine
+from rowlock.exceptions import StatementRefused, UnsupportedFeature
 from rowlock.maintenance.restore import restoration
+from rowlock.protocol import row_tracking
+from rowlock.protocol.feature_removal import with_properties
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.properties import PROTECTION
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.protocol.session_settings import Settings
-from rowlock.transaction.definition import creation
+from rowlock.transaction.definition import creation, table_features
+from rowlock.transaction.definition.head_commit import commit_from_head
 from rowlock.transaction.definition.table_features import add_feature, drop_feature
 from rowlock.transaction.state.call import calling
 from rowlock.transaction.state.shared import SharedState
@@ -136,6 +141,53 @@ def test_a_feature_that_comes_back_meanwhile_stays(tmp_path: Path) -> None:
     assert "typeWidening" in features(state)
     drop_feature(state, "typeWidening", no_rows)
     assert "typeWidening" not in features(state)
+
+
+@pytest.fixture
+def before_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], object]], None]:
+    """Lets another writer do something right before the first commit of an operation."""
+
+    def meet(operation: str, other: Callable[[], object]) -> None:
+        commit, left = table_features.commit_from_head, [other]
+
+        def met(state: SharedState, name: str, *given: Any) -> Any:
+            if name == operation and left:
+                left.pop()()
+            return commit(state, name, *given)
+
+        monkeypatch.setattr(table_features, "commit_from_head", met)
+
+    return meet
+
+
+def test_rows_that_are_tracked_again_meanwhile_keep_their_ids(tmp_path: Path, before_commit: Callable[[str, Callable[[], object]], None]) -> None:
+    """I6: a RESTORE enables row tracking between the steps of dropping it."""
+    state = made(tmp_path, **{"delta.enableRowTracking": "true"})
+    before_commit("ROW TRACKING UNBACKFILL", lambda: commit_from_head(state, "RESTORE", {}, lambda head: restoration(state.log.at(1), head, 0)))
+    assert condition_of(lambda: drop_feature(state, "rowTracking", no_rows)) == "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL"
+    head = state.refresh()
+    assert row_tracking.is_enabled(head.protocol, head.metadata)
+    assert all(f.base_row_id is not None for f in head.files.adds())
+
+
+@pytest.mark.parametrize("steps", ["all", "the first"])
+def test_ids_are_not_given_for_ever_while_the_feature_is_dropped(
+    tmp_path: Path, before_commit: Callable[[str, Callable[[], object]], None], steps: str
+) -> None:
+    """I8: row tracking is enabled while another writer drops the feature."""
+    state = made(tmp_path)
+    suspended = {"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
+
+    def drop() -> None:
+        if steps == "all":
+            drop_feature(state, "rowTracking", no_rows)
+        else:
+            creation.change_metadata(state, "SET TBLPROPERTIES", {}, lambda head: with_properties(head.metadata, suspended))
+
+    before_commit("ROW ID BACKFILL", drop)
+    with pytest.raises((StatementRefused, UnsupportedFeature), match=r"being dropped|[Ss]uspended"):
+        table_features.set_properties(state, ArrowEngine(state.store), {"delta.enableRowTracking": "true"})
+    assert state.refresh().version < 8
 
 
 def test_the_steps_of_deltas_own_test(tmp_path: Path) -> None:
