@@ -288,7 +288,8 @@ class _Verdict:
         if any(o.action.unaware and isinstance(script, Update) for o in self._outcomes for script in o.action.scripts):
             return
         for node in nodes:
-            if node.outcome.action.kind == "read together" and len(node.seen) == len(self._logs):
+            lost = any(at >= len(self._logs[t].bags) for t, at in node.seen.items())  # what was read was not durable, and is gone
+            if node.outcome.action.kind == "read together" and len(node.seen) == len(self._logs) and not lost:
                 money = sum(v * n for t, at in node.seen.items() for (k, v, *_), n in self._logs[t].bags[at].items() if k < self._plan.accounts)
                 if money != 100 * self._plan.accounts * len(self._logs):
                     self._say(f"money: {node.outcome.name} saw {money} in the versions {node.seen}")

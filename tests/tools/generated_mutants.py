@@ -1,6 +1,6 @@
 """Changes one operator, condition, constant or order of calls at a time in a copy of the source, and runs schedules of the simulation on it.
 
-usage: generated_mutants.py [--seed 1] [--count 300] [--schedules 400] [--world NAME] [--within FILE ...] [--tests FILE ...] [--results FILE] [--list]
+usage: generated_mutants.py [--seed 1] [--count 300] [--schedules 400] [--processes 1] [--world NAME] [--within FILE ...] [--tests FILE ...] [--results FILE] [--list]
 
 Candidates are all such places in FOLDERS on lines that the simulation runs (COVERAGE_SEEDS seeds of each world tell which), or with --within all in these
 files or folders below src/rowlock; the seed draws `count` of them.  Each mutant runs the files of `tests`, and then up to `schedules` small schedules, the
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,11 @@ MOST_S = 300
 """A mutant whose schedules take longer hangs, which a schedule shows by its end."""
 
 RUN = """
-import sys
+import gc, sys
 from rowlock_simulation.plans import WORLDS as worlds, plan_of
 from rowlock_simulation.run import run
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)
 most = int(sys.argv[1])
 worlds = [w for w in worlds if sys.argv[2] in ("all", w)]
 for n in range(most):
@@ -170,7 +173,7 @@ def verdict(place: Place, tests: Sequence[str], schedules: int, world: str) -> d
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         src = Path(folder) / "src"
-        shutil.copytree(SOURCE, src, ignore=shutil.ignore_patterns("__pycache__", "*.java"))
+        shutil.copytree(SOURCE, src, ignore=shutil.ignore_patterns("*.java"))  # with what is compiled already
         (src / place.file).write_text(text)
         environment = {**os.environ, "PYTHONPATH": f"{src}{os.pathsep}{ROOT / 'tests'}"}
         fate = _failing(src, tests, environment) if tests else "survived"
@@ -199,6 +202,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--schedules", type=int, default=400)
+    parser.add_argument("--processes", type=int, default=1, help="how many mutants run at a time")
     parser.add_argument("--world", default="all", help="the world of all schedules")
     parser.add_argument("--within", nargs="+", default=[], help="files or folders below src/rowlock, in place of FOLDERS where the simulation comes by")
     parser.add_argument("--tests", nargs="+", default=[], help="files of tests that each mutant runs first")
@@ -215,9 +219,10 @@ def main() -> int:
         return 0
     done = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
     known = {line["place"] for line in done}
-    for place in drawn:
-        if str(place) not in known:
-            done.append(verdict(place, given.tests, given.schedules, given.world))
+    with ThreadPoolExecutor(given.processes) as pool:
+        running = [pool.submit(verdict, place, given.tests, given.schedules, given.world) for place in drawn if str(place) not in known]
+        for found in as_completed(running):
+            done.append(found.result())
             print(f"{len(done)}/{len(drawn)} {done[-1]['place']}: {done[-1]['fate']} ({done[-1]['seconds']} s)", flush=True)
             with given.results.open("a") as f:
                 f.write(json.dumps(done[-1]) + "\n")

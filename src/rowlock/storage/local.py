@@ -145,6 +145,8 @@ class LocalStore(FolderStore):
     def __init__(self, root: str | Path, system: SystemCalls = SYSTEM) -> None:
         super().__init__(os.path.abspath(os.fspath(root)))
         self.system = system
+        self._durable = set[str]()
+        """Folders of which this process knows that their names are on disk."""
 
     def _error(self, what: str, key: str, error: OSError) -> StorageError:
         return storage_error(what, self.root, key, error)
@@ -192,6 +194,7 @@ class LocalStore(FolderStore):
             self._make_folders(folder)
             descriptor = self.system.open(temporary, flags)
         try:
+            self._sync_names(folder)
             for data in parts:
                 view = memoryview(data)
                 while view:
@@ -210,10 +213,21 @@ class LocalStore(FolderStore):
         above = os.path.dirname(folder)
         if not self.system.exists(above):
             self._make_folders(above)
+        self._durable.discard(folder)
         with contextlib.suppress(FileExistsError):
             self.system.mkdir(folder)
-            with contextlib.suppress(PermissionError):  # a folder that may be entered and not read
-                self._sync_directory(above)
+            self._sync_name(folder)
+
+    def _sync_names(self, folder: str) -> None:
+        """Makes the names of a folder and of those above it, up to the table's, durable once: whoever made one may have ended before its name was."""
+        while folder not in self._durable:
+            self._sync_name(folder)
+            folder = folder if folder == self.root else os.path.dirname(folder)
+
+    def _sync_name(self, folder: str) -> None:
+        with contextlib.suppress(PermissionError):  # a folder above that may be entered and not read
+            self._sync_directory(os.path.dirname(folder))
+        self._durable.add(folder)
 
     def _sync_directory(self, folder: str) -> None:
         descriptor = self.system.open(folder)

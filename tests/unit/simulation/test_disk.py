@@ -13,6 +13,22 @@ from rowlock_simulation.servers.disk import ROOT, Disk, SimulatedCalls
 from rowlock_simulation.wire import Counted, Wire
 
 
+def test_a_folder_that_another_made_and_did_not_sync_is_durable_with_what_is_put_into_it() -> None:
+    """Its maker may have been killed between the two: what comes after it would be lost with the folder (`tables` 130,025,709)."""
+    s = Scheduler(0)
+    with simulated(s):
+        disk = Disk(History(), s)
+        calls = SimulatedCalls(disk, Wire(s, s.outside, Weather(0.01, 0.01, 1000), Counted([])))
+        LocalStore(ROOT, calls).put("_delta_log/a.json", b"1")
+        for folder in ("_rowlock", "_rowlock/prepared", "day=1"):
+            calls.mkdir(f"{ROOT}/{folder}")
+        store = LocalStore(ROOT, calls)
+        store.put("_rowlock/prepared/b.json", b"2")
+        store.put("day=1/part.parquet", b"3")
+        disk.lose_power()
+        assert (store.get("_rowlock/prepared/b.json"), store.get("day=1/part.parquet")) == (b"2", b"3")
+
+
 def test_what_was_put_outlives_the_power() -> None:
     s = Scheduler(0)
     with simulated(s):
