@@ -34,9 +34,9 @@ def _move(part: Part, head: Any) -> None:
         (close, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 287),
         (close, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 287),
         (Part, "is_only_read", property(lambda _: False), "copies", "no serial order", 65),
-        (Part, "move_to", _move, "transfers", "decided", 96),
+        (Part, "move_to", _move, "transfers", "decided", 461),
         (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order", 11),
-        (shared, "_is_open", lambda head: False, "transfers", "which is open there", 96),
+        (shared, "_is_open", lambda head: False, "transfers", "which is open there", 21215),
         (shared, "_laid_over", lambda state, head: replace(head, txns={}), "transfers", "saw other rows", 67),
     ],
 )
