@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rowlock import clock
 from rowlock.api.row_writes import widened_metadata
+from rowlock.boundary.engine import Statement
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import AddFile, SetTransaction
+from rowlock.protocol.column_values import identity_columns
 from rowlock.protocol.feature_removal import DELETION_VECTORS
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.transaction.definition import alteration, replacement, table_features
+from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.state.options import Options
@@ -36,6 +39,7 @@ Kind = Literal[
     "foreign",
     "read and write",
     "restore",
+    "number",
     "property",
     "drop feature",
     "replace",
@@ -55,7 +59,8 @@ Rows = list[dict[str, Any]]
 class Action:
     """One action of an actor.
 
-    scripts  what it does to the rows, in serial execution; for `replace` an overwrite with the new rows; for `read and write` what it comes to, for the program writes what it has computed
+    scripts  what it does to the rows, in serial execution; for `replace` an overwrite with the new rows; for `number` an append of rows whose w is a
+             number that is reserved for each; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
     feature  for `drop feature`: its name
     columns  for `replace`: those that there are from then on
@@ -123,6 +128,8 @@ class Done:
     rows: Rows | None = None
     snapshot: Snapshot | None = None
     restored: int | None = None
+    reserved: list[int] = field(default_factory=list)
+    """The first of the numbers that were reserved, of each try."""
     foreign: tuple[str, int | None] | None = None
     """What another engine did: its transaction, and the version that it became."""
     together: MultiTableReceipt | None = None
@@ -148,6 +155,8 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
             txn_id = str(clock.new_id())
             done.foreign = txn_id, None
             done.foreign = txn_id, foreign.commit(table, action.scripts[0], txn_id, **action.options)
+        case "number":
+            done.receipt = _number(action, table, done)
         case "read and write":
             done.receipt = _read_and_write(action, table, scheduler, done)
         case "restore":
@@ -196,6 +205,36 @@ def _statements(action: Action, table: Table) -> Receipt:
     with LeaseLine(table.state) as line:
         return run_again(
             lambda reruns: StagingTransaction(line, begin, reruns),
+            carry_out,
+            lambda staging: staging.txn,
+            most=RERUNS,
+            again=runs_again,
+        )
+
+
+def numbered(action: Action, first: int) -> Append:
+    """The rows of an action with numbers from `first` on."""
+    (script,) = action.scripts
+    assert isinstance(script, Append)
+    return Append(tuple((*row[:-1], first + n) for n, row in enumerate(script.rows)))
+
+
+def _number(action: Action, table: Table, done: Done) -> Receipt:
+    """Appends rows whose numbers are reserved by a commit before."""
+
+    def plan(base: Snapshot) -> tuple[Sequence[Statement], dict[str, Any]]:
+        (script,) = action.scripts
+        assert isinstance(script, Append)
+        done.reserved.append(Numbers(table.state, identity_columns(base.schema)).take(len(script.rows))["w"])
+        return statements_of(_whole(numbered(action, done.reserved[-1]), base), base), {}
+
+    def carry_out(staging: StagingTransaction) -> Receipt:
+        staging.stage(plan)
+        return staging.txn.commit("WRITE", {"mode": "Append"})
+
+    with LeaseLine(table.state) as line:
+        return run_again(
+            lambda reruns: StagingTransaction(line, lambda r: table.begin(Options(**action.options), reruns=r), reruns),
             carry_out,
             lambda staging: staging.txn,
             most=RERUNS,

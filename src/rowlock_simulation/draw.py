@@ -55,6 +55,7 @@ LEVELS = "levels of isolation"
 _HURRIED = (LOCKLESS, POSTS, LEVELS)
 """Themes in which only what overlaps shows anything."""
 FEATURES = "features that are dropped"
+NUMBERED = "identity columns"
 REPLACED = "a table that is replaced"
 LONG = "a long writer"
 """The theme of one writer who takes seconds for each round, beside steady short ones on a store that fails nobody (I8)."""
@@ -83,6 +84,7 @@ THEMES = {
     FEATURES: ["dropper"] * 4
     + ["enabler"] * 3
     + ["counter", "counter", "banker", "upserter", "deleter", "updater", "appender", "optimizer", "restorer", "reader", "checkpointer"],
+    NUMBERED: ["numberer"] * 7 + ["counter", "banker", "upserter", "deleter", "appender", "optimizer", "restorer", "alterer", "reader"],
     REPLACED: ["replacer"] * 3
     + ["counter", "counter", "upserter", "deleter", "updater", "appender", "appender", "optimizer", "reader", "reader", "calculator"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["alterer", "updater", "restorer", "counter"],
@@ -109,6 +111,8 @@ def draw(world: World, seed: int) -> Plan:
     if theme == FEATURES:
         certain.append("dropper")
         properties |= {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": rng.choice(["true", "false"])}
+    if theme == NUMBERED:
+        certain.append("numberer")
     if theme == DEFINITION:
         certain.append("evolver")
         properties |= rng.choice([{}, {"delta.columnMapping.mode": "name"}, {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}])
@@ -135,7 +139,8 @@ def draw(world: World, seed: int) -> Plan:
         seed=seed,
         properties=properties,
         types={"w": "integer"} if "delta.enableTypeWidening" in properties else {},
-        partitioned_by=rng.choice([(), (), ("w",)]),
+        numbered=theme == NUMBERED,
+        partitioned_by=rng.choice([(), (), ("w",) if theme != NUMBERED else ()]),
         accounts=accounts,
         theme=theme,
         actors=tuple(actors),
@@ -323,6 +328,10 @@ class _Role:
 
     def _restorer(self, number: int) -> Action:
         return Action(number, "restore", back=self._rng.randint(1, 5), pause_s=1 + self._pause())
+
+    def _numberer(self, number: int) -> Action:
+        """Rows that are appended with numbers of an identity column."""
+        return replace(self._appender(number), kind="number", app=None, posts=False)
 
     def _dropper(self, number: int) -> Action:
         feature = self._rng.choice([*_DROPPED, "deletionVectors", "deletionVectors", "rowTracking"])

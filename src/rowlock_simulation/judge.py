@@ -23,7 +23,7 @@ from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
-from rowlock_simulation.actions import summed
+from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.draw import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, UPSERTS
 from rowlock_simulation.history import History
@@ -35,8 +35,8 @@ from rowlock_simulation.serial import State
 from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
 Bag = Counter[tuple[Any, ...]]
-TOMBSTONES = "Deletion Vector Tombstones"
-_SEVERAL = ("property", "drop feature")
+TOMBSTONES, RESERVES = "Deletion Vector Tombstones", "RESERVE IDENTITY"
+_SEVERAL = ("property", "drop feature", "number")
 """Actions that may be several commits, of which the last is acknowledged."""
 
 
@@ -254,6 +254,9 @@ class _Verdict:
                 if self._definition.lost_ids_since(outcome.done.restored) or outcome.done.restored < self._ids.forgotten_at:
                     self._ids.forget_rows(commit.version)
                 serial.bring_back(states[outcome.done.restored])
+            elif outcome.action.kind == "number":
+                if commit.info is None or commit.info.operation != RESERVES:
+                    serial.run(numbered(outcome.action, outcome.done.reserved[-1]))
             elif outcome.action.kind == "replace":
                 self._ids.forget_rows(commit.version)
                 serial.columns = outcome.action.columns
@@ -311,7 +314,7 @@ class _Verdict:
                 continue  # what became of it went with the table, or was judged as a version of this one
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not self._reads_what_expired(o)):
                 self.violations.append(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
-            if o.status == "committed" and (at[-1:] if o.action.kind in _SEVERAL else at) != [o.done.committed]:
+            if o.status == "committed" and (sorted(at)[-1:] if o.action.kind in _SEVERAL else at) != [o.done.committed]:
                 self.violations.append(f"I2: {o.name} was told that it is version {o.done.committed}, and is in {at or 'none'}")
             if o.status in ("failed", "nothing") and at and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
@@ -323,6 +326,12 @@ class _Verdict:
                 self.violations.append(f"I2: {o.name} is in versions {at}")
         self._check_steps()
         self._check_progress()
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """No number of an identity column is given to two, whatever became of their rows."""
+        given = Counter(row[-1] for o in self._outcomes if o.action.kind == "number" for first in o.done.reserved for row in numbered(o.action, first).rows)
+        self.violations += [f"identity: {number} was given {times} times" for number, times in given.items() if times > 1]
 
     def _check_progress(self) -> None:
         """A long writer loses as many puts as make it announce a turn, and to each of the others one that was under way then (I8)."""
@@ -338,7 +347,9 @@ class _Verdict:
     def _fails_by_others(self, o: Outcome) -> bool:
         """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""
         by_others = isinstance(o.error, DeltaConcurrentModificationException) and not isinstance(o.error, MetadataChangedException)
-        return by_others and o.action.kind == "statements" and o.action.options.get("on_conflict", "lockless") == "lockless" and not self._plan.night_s
+        return (
+            by_others and o.action.kind in ("statements", "number") and o.action.options.get("on_conflict", "lockless") == "lockless" and not self._plan.night_s
+        )
 
     def _named(self, txn_id: str) -> str:
         return self._of_txn[txn_id].name if txn_id in self._of_txn else "nobody"

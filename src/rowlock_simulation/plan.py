@@ -76,6 +76,8 @@ class Plan:
     weather: Weather
     types: dict[str, str] = field(default_factory=dict)
     """Types of columns that are no longs."""
+    numbered: bool = False
+    """Whether w is an identity column."""
     partitioned_by: tuple[str, ...] = ()
     tables: tuple[TableOf, ...] = ()
     """In the world of several tables: these; else there is one, in the store that the world is called by."""

@@ -14,6 +14,7 @@ import orjson
 
 from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.limits import limited
+from rowlock.protocol.column_values import identity_metadata
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
@@ -149,7 +150,9 @@ def _set_up(plan: Plan, number: int, table: Table, scheduler: Scheduler) -> list
 
 
 def _create(plan: Plan, table: Table, properties: Mapping[str, str]) -> Receipt:
-    fields = [{"name": c, "type": plan.types.get(c, "long"), "nullable": c != "k", "metadata": {}} for c in COLUMNS]
+    fields: list[dict[str, Any]] = [{"name": c, "type": plan.types.get(c, "long"), "nullable": c != "k", "metadata": {}} for c in COLUMNS]
+    if plan.numbered:
+        fields[-1]["metadata"] = identity_metadata(1, 1, by_default=True)
     return table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, properties)
 
 

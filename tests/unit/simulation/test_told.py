@@ -9,6 +9,7 @@ import pytest
 from rowlock.exceptions import InvalidInput, VersionNotFound
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.table_log import TableLog
+from rowlock.maintenance import restore
 from rowlock.transaction.publish import metrics
 from rowlock.transaction.rebase import log_chain, onto_head
 from rowlock_simulation import actions
@@ -35,6 +36,7 @@ _row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actio
         (metrics, "row_counts", lambda txn: {kind: n + 1 for kind, n in _row_counts(txn).items()}, "metrics of version", 0),
         (metrics, "_new_files", lambda files: [], "metrics of version", 0),
         (onto_head, "refuse_on_append_only", lambda head: None, "append-only: version", 75),
+        (restore, "with_marks_of", lambda metadata, head: metadata, "was given 2 times", 24),
         (LiveFiles, "total_size_bytes", property(lambda _: 7), "the size of version", 0),
         (TableLog, "tombstones", lambda *given: _tombstones(*given)[1:], "removed files, by checkpoints or by the log alone", 0),
         (
