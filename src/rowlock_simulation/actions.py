@@ -279,6 +279,8 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
             return alteration.drop_columns(state, engine, [names])
         case "add constraint":
             return alteration.add_constraint(state, engine, *names)
+        case "set not null" | "drop not null":
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, nullable=verb == "drop not null")])
         case "widen":
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, like=StructField(names[0], PrimitiveType("long")))])
         case _:

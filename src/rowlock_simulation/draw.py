@@ -367,15 +367,19 @@ class _Role:
         """Columns and constraints of its own, so that what it drops is there but for what went wrong before."""
         step, own = number % 3, f"{self._name}_{number - number % 3}"
         if step == 0:
-            constraint = (
-                [] if self._lockless else [("add constraint", f"c_{own}", f"v < {self._rng.choice([103, 110, 1000])}")]
-            )  # a merged row would be dropped
-            self._last_alter = self._rng.choice([("add", own), ("add", own), ("widen", "w"), *constraint])
+            bound, column = self._rng.choice([103, 110, 1000]), self._rng.choice(["v", "w"])
+            constraints = [("add constraint", f"c_{own}", f"v < {bound}"), ("set not null", column)]
+            constraints = [] if self._lockless else constraints  # which merged rows may break
+            self._last_alter = self._rng.choice([("add", own), ("add", own), ("widen", "w"), *constraints])
             return Action(number, "alter", alter=self._last_alter, pause_s=self._pause())
         verb, *names = self._last_alter
         if verb == "add" and step == 1:
             return self._statements(number, self._fills(own))
-        changed = {"add": self._rng.choice([("drop", own), ("rename", own, f"{own}_renamed")]), "add constraint": ("drop constraint", *names)}
+        changed = {
+            "add": self._rng.choice([("drop", own), ("rename", own, f"{own}_renamed")]),
+            "add constraint": ("drop constraint", *names),
+            "set not null": ("drop not null", *names),
+        }
         return Action(number, "alter", alter=changed.get(verb, ("widen", "w")), pause_s=self._pause())
 
     def _filler(self, number: int) -> Action:

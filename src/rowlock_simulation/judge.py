@@ -259,7 +259,7 @@ class _Verdict:
                     serial.run(numbered(outcome.action, outcome.done.reserved[-1]))
             elif outcome.action.kind == "replace":
                 self._ids.forget_rows(commit.version)
-                serial.columns = outcome.action.columns
+                serial.columns, serial.not_null = outcome.action.columns, frozenset()
                 serial.run(*outcome.action.scripts)
             elif outcome.action.kind == "alter":
                 serial.alter(*outcome.action.alter)

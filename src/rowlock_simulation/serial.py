@@ -18,7 +18,7 @@ from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, 
 
 _compiled = functools.lru_cache(maxsize=4096)(compile_expression)
 Row = dict[str, Any]
-State = tuple[list[Row], tuple[str, ...], tuple[str, ...]]
+State = tuple[list[Row], tuple[str, ...], tuple[str, ...], frozenset[str]]
 
 
 @dataclass
@@ -43,11 +43,11 @@ class SerialTable:
 
     def state(self) -> State:
         """What there is, to be brought back."""
-        return list(self.rows), self.columns, self.checks
+        return list(self.rows), self.columns, self.checks, self.not_null
 
     def bring_back(self, state: State) -> None:
         """Rows, columns and conditions as they were."""
-        self.rows, self.columns, self.checks = list(state[0]), state[1], state[2]
+        self.rows, self.columns, self.checks, self.not_null = list(state[0]), *state[1:]
 
     def alter(self, verb: str, *names: str) -> None:
         """A change of the definition: `add`, `drop` and `rename` of a column; conditions that rows must meet are their own names."""
@@ -64,6 +64,11 @@ class SerialTable:
             case "add constraint":
                 self.checks += names[1:]
                 self.rows = [self._new(row) for row in self.rows]
+            case "set not null":
+                self.not_null |= {names[0]}
+                self.rows = [self._new(row) for row in self.rows]
+            case "drop not null":
+                self.not_null -= {names[0]}
             case "drop constraint":
                 self.checks = tuple(c for c in self.checks if c != names[1])
 

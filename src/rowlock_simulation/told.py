@@ -31,7 +31,7 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
         case SchemaMismatch():
             return any(f"there is no column {c!r}" in text for c in COLUMNS) or "there is no column" not in text
         case ConstraintViolated():
-            return not any(a.alter[:1] == ("add constraint",) for actor in plan.actors for a in actor.actions)
+            return not any(a.alter[:1] in (("add constraint",), ("set not null",)) for actor in plan.actors for a in actor.actions)
         case StatementRefused():
             refuses = any(a.properties.get("delta.appendOnly") == "true" for actor in plan.actors for a in actor.actions)
             return not (refuses or kind in ("alter", "drop feature") or "being dropped" in text or (kind == "restore" and plan.night_s > 0))
