@@ -134,7 +134,7 @@ def draw(world: World, seed: int) -> Plan:
     faults.append(replace(draw_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
     if theme == REMADE:  # what is sent again long after its writer has looked reaches another table
         faults = [f for f in faults if f.kind in _AT_ONCE]
-    return Plan(
+    plan = Plan(
         world=world,
         seed=seed,
         properties=properties,
@@ -152,6 +152,9 @@ def draw(world: World, seed: int) -> Plan:
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
     )
+    if rng.random() < 0.2:
+        plan.properties.update({"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": rng.choice(["true", "false"])})
+    return plan
 
 
 def _long_writer(rng: random.Random, world: World, seed: int, accounts: int, properties: dict[str, str]) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowlock.protocol.names import commit_key
+from rowlock_simulation.arrow_files import table_ids
 from rowlock_simulation.wire import is_commit
 
 
@@ -35,6 +36,8 @@ class History:
         follows = name[:20].isdigit() and (is_commit(key) or ".checkpoint." in name) and int(name[:20]) - is_commit(key)
         if self.table and follows is not False and follows >= 0 and commit_key(follows) not in self.commits:
             self.overtaken = True
+        if self.table and ".checkpoint." in name and name.endswith(".parquet"):
+            self.overtaken |= not all(any(i.encode() in commit for commit in self.commits.values()) for i in table_ids(data))
         if is_commit(key):
             if key in self.commits and self.commits[key] != data:
                 self.violations.append(f"I1: {key} was written twice, with other bytes")
