@@ -134,10 +134,9 @@ def draw(world: World, seed: int) -> Plan:
     faults.append(replace(draw_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
     if theme == REMADE:  # what is sent again long after its writer has looked reaches another table
         faults = [f for f in faults if f.kind in _AT_ONCE]
-    plan = Plan(
+    return Plan(
         world=world,
         seed=seed,
-        properties=properties,
         types={"w": "integer"} if "delta.enableTypeWidening" in properties else {},
         numbered=theme == NUMBERED,
         partitioned_by=rng.choice([(), (), ("w",) if theme != NUMBERED else ()]),
@@ -151,10 +150,13 @@ def draw(world: World, seed: int) -> Plan:
         engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
+        properties=properties | _statistics(rng),
     )
-    if rng.random() < 0.2:
-        plan.properties.update({"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": rng.choice(["true", "false"])})
-    return plan
+
+
+def _statistics(rng: random.Random) -> dict[str, str]:
+    """How checkpoints hold statistics."""
+    return {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": rng.choice(["true", "false"])} if rng.random() < 0.2 else {}
 
 
 def _long_writer(rng: random.Random, world: World, seed: int, accounts: int, properties: dict[str, str]) -> Plan:
