@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from rowlock.conditions import Condition, named
-from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.catalyst.bridge import catalyst, entries
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken
 from rowlock.protocol.paths import canonical, decode, join
 from rowlock.protocol.schema import dotted
@@ -139,13 +139,13 @@ class Name:
                 condition=named("DELTA_CONVERT_NON_PARQUET_TABLE", sourceName=provider, tableId=self.quoted),
             )
         listed = self._bridge.list(self._catalog.listPartitions(self._identifier, self._bridge.none)) if held.tracksPartitionsInCatalog() else None
-        comment, properties = held.comment(), self._bridge.converters.asJava(held.properties())
+        comment = held.comment()
         return ParquetTable(
             _path_of_uri(str(held.location().toString())),
             str(held.tableType().name()) == "MANAGED",
             StructType.fromJson(json.loads(str(held.schema().json()))),
             StructType.fromJson(json.loads(str(held.partitionSchema().json()))),
-            {str(k): str(properties[k]) for k in properties.keySet().toArray()},
+            {k: str(v) for k, v in entries(self._bridge.converters.asJava(held.properties())).items()},
             str(comment.get()) if comment.isDefined() else None,
             None if listed is None else frozenset(_without_slash(_path_of_uri(str(p.location().toString()))) for p in listed),
         )

@@ -273,6 +273,11 @@ def _module(package: JavaObject, name: str) -> JavaObject:
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
+def entries(held: JavaObject) -> dict[str, JavaObject]:
+    """A Java Map with texts as keys."""
+    return {str(k): held[k] for k in held.keySet().toArray()}  # an iterator would end by a Java exception, which PySpark takes 50 calls to name
+
+
 def class_name(node: JavaObject) -> str:
     """The short name of a JVM object's class."""
     return str(node.getClass().getSimpleName())

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from rowlock import clock
-from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.catalyst.bridge import catalyst, entries
 from rowlock.engines.spark.catalyst.versions import java_of
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
@@ -74,8 +74,7 @@ class Classes:
             compiler.setSourceVersion(8)
             compiler.setTargetVersion(8)
             compiler.cook(file.name, self._jvm.java.io.StringReader(java_of(self._spark.version, file.read_text(encoding="utf-8"))))
-            codes = compiler.getBytecodes()
-            classes = {str(name): bytes(codes.get(name)) for name in list(codes.keySet())}
+            classes = {name: bytes(code) for name, code in entries(compiler.getBytecodes()).items()}
         except Exception as e:
             raise UnsupportedFeature(
                 f"Spark {self._spark.version} could not compile Rowlock's Java source {file.name}, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text). {e}",

@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, not_found
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, entries
 from rowlock.engines.spark.catalyst.types import char_is_varchar, parse_type
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
 from rowlock.protocol.char_varchar import KEY, as_varchar
@@ -43,8 +43,7 @@ class Nodes:
 
     def mapping(self, held: JavaObject) -> dict[str, Any]:
         """A Scala Map with texts as keys."""
-        found = self.bridge.converters.asJava(held)
-        return {str(k): found[k] for k in found.keySet().toArray()}  # an iterator would end by a Java exception, which PySpark takes 50 calls to name
+        return entries(self.bridge.converters.asJava(held))
 
     def redacted(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Properties as Spark shows them: masked where the session's patterns take the name for a secret's."""

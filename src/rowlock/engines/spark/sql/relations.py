@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock import conditions
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, entries
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.exceptions import InvalidInput, SchemaMismatch
@@ -54,7 +54,7 @@ def named(nodes: Nodes, node: JavaObject) -> Named | None:
     if folder is None:
         return None
     if not travels:
-        return Named(folder, parts[-1], options={str(k).lower(): str(relation.options().get(k)) for k in relation.options().keySet().toArray()})
+        return Named(folder, parts[-1], options={k.lower(): str(v) for k, v in entries(relation.options()).items()})
     version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
     if version is not None and not str(version).isdecimal():
         raise InvalidInput(

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rowlock import threads
 from rowlock.conditions import ANY, NO_STATE
-from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.catalyst.bridge import catalyst, entries
 from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_of
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
 from rowlock.engines.spark.sql.commands import HARMLESS
@@ -178,7 +178,7 @@ class Callback:
 
 def _texts(options: Any) -> dict[str, str]:
     """A Java map of texts."""
-    return {str(k): str(options[k]) for k in options.keySet().toArray()}
+    return {k: str(v) for k, v in entries(options).items()}
 
 
 def _names(held: Any) -> list[str]:
