@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -98,6 +98,11 @@ class Action:
     wait: Wait = "everywhere"
 
     @property
+    def step(self) -> SetTransaction | None:
+        """The step of an application that it is."""
+        return None if self.app is None else SetTransaction(*self.app)
+
+    @property
     def is_lockless(self) -> bool:
         """Whether it goes by the rules of `lockless`; a compaction changes no row."""
         return self.options.get("on_conflict") == "lockless"
@@ -186,30 +191,33 @@ def runs_again(options: Options, conflict: DeltaConcurrentModificationException)
     return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))
 
 
+def _run(
+    table: Table,
+    begin: Callable[[Reruns], Transaction],
+    carry_out: Callable[[StagingTransaction], Receipt],
+    again: Callable[[Options, DeltaConcurrentModificationException], bool],
+) -> Receipt:
+    """One transaction in the lease line of the table, and the same again after a conflict for which `again` says so."""
+    with LeaseLine(table.state) as line:
+        return run_again(lambda reruns: StagingTransaction(line, begin, reruns), carry_out, lambda staging: staging.txn, most=RERUNS, again=again)
+
+
 def _statements(action: Action, table: Table) -> Receipt:
     options = Options(**action.options)
-    app = None if action.app is None else SetTransaction(*action.app)
     if action.posts:
         queue_of(table.state).contended()
 
     def begin(reruns: Reruns) -> Transaction:
         head = table.refresh()
         grown = widened_metadata(head, StructType((StructField(action.grows, PrimitiveType("long")),))) if action.grows else None
-        return table.begin(options, snapshot=head, metadata=grown, app=app, reruns=reruns)
+        return table.begin(options, snapshot=head, metadata=grown, app=action.step, reruns=reruns)
 
     def carry_out(staging: StagingTransaction) -> Receipt:
         for script in action.scripts:
             staging.stage(lambda base, script=script: (statements_of(_whole(script, base), base), {}))  # type: ignore[misc]
         return staging.txn.commit(operation(action.scripts[0]), parameters(action.scripts[0]))
 
-    with LeaseLine(table.state) as line:
-        return run_again(
-            lambda reruns: StagingTransaction(line, begin, reruns),
-            carry_out,
-            lambda staging: staging.txn,
-            most=RERUNS,
-            again=runs_again,
-        )
+    return _run(table, begin, carry_out, runs_again)
 
 
 def numbered(action: Action, first: int) -> Append:
@@ -223,23 +231,14 @@ def _number(action: Action, table: Table, done: Done) -> Receipt:
     """Appends rows whose numbers are reserved by a commit before."""
 
     def plan(base: Snapshot) -> tuple[Sequence[Statement], dict[str, Any]]:
-        (script,) = action.scripts
-        assert isinstance(script, Append)
-        done.reserved.append(Numbers(table.state, identity_columns(base.schema)).take(len(script.rows))["w"])
+        done.reserved.append(Numbers(table.state, identity_columns(base.schema)).take(len(numbered(action, 0).rows))["w"])
         return statements_of(_whole(numbered(action, done.reserved[-1]), base), base), {}
 
     def carry_out(staging: StagingTransaction) -> Receipt:
         staging.stage(plan)
         return staging.txn.commit("WRITE", {"mode": "Append"})
 
-    with LeaseLine(table.state) as line:
-        return run_again(
-            lambda reruns: StagingTransaction(line, lambda r: table.begin(Options(**action.options), reruns=r), reruns),
-            carry_out,
-            lambda staging: staging.txn,
-            most=RERUNS,
-            again=runs_again,
-        )
+    return _run(table, lambda reruns: table.begin(Options(**action.options), reruns=reruns), carry_out, runs_again)
 
 
 def _whole(script: Script, base: Snapshot) -> Script:
@@ -264,8 +263,7 @@ def _replace(action: Action, table: Table) -> Receipt:
         assert isinstance(table.statement_engine, MemoryEngine)
         return [add for add, _ in table.statement_engine.files.write(rows, draft)], ()
 
-    app = None if action.app is None else SetTransaction(*action.app)
-    return replacement.overwrite_schema(table.state, schema, (), write, app=app)
+    return replacement.overwrite_schema(table.state, schema, (), write, app=action.step)
 
 
 def _alter(table: Table, verb: str, *names: str) -> Receipt:
@@ -316,14 +314,7 @@ def _read_and_write(action: Action, table: Table, scheduler: Scheduler, done: Do
                 txn.execute(*statements_of(Update(constants, f"k = {row['k']}"), txn.base))
         return txn.commit("UPDATE", {})
 
-    with LeaseLine(table.state) as line:
-        return run_again(
-            lambda reruns: StagingTransaction(line, lambda r: table.begin(options, reruns=r), reruns),
-            carry_out,
-            lambda staging: staging.txn,
-            most=RERUNS,
-            again=lambda _, conflict: True,
-        )
+    return _run(table, lambda reruns: table.begin(options, reruns=reruns), carry_out, lambda *_: True)
 
 
 def _restore(action: Action, table: Table, done: Done) -> None:

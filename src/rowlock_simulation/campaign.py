@@ -64,6 +64,12 @@ class Summary:
         )
 
 
+def keep_what_is_loaded() -> None:
+    """Spares the garbage collector what is loaded, which lasts and need not be looked over again, and most of its rounds."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 def campaign(
     worlds: Sequence[World],
     seeds: Iterable[int],
@@ -74,8 +80,7 @@ def campaign(
 ) -> Summary:
     """Runs each seed in each world until the time is over.  `results`: a file with a line of JSON for each schedule; those that it has are passed over."""
     summary, began = Summary(), clock.monotonic_s()
-    gc.freeze()  # what is loaded lasts, and need not be looked over again
-    gc.set_threshold(50_000, 20, 20)
+    keep_what_is_loaded()
     known = {(line["world"], line["seed"]) for line in _known(results)} if results is not None else set()
     for seed in seeds:
         for world in worlds:

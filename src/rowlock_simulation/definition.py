@@ -42,22 +42,17 @@ class Definition:
     def apply(self, commit: Commit) -> list[str]:
         """Takes a commit in; returns what is wrong with it."""
         stamped, append_only = self._is_true("delta.enableInCommitTimestamps"), self._is_true("delta.appendOnly")
-        before = self._metadata
         self._protocol, self._metadata = commit.protocol or self._protocol, commit.metadata or self._metadata
         assert self._protocol is not None and self._metadata is not None, "version 0 has both"
         wrong = [f"protocol: version {commit.version} lacks {feature}" for feature in sorted(self._needed()) if not _supports(self._protocol, feature)]
         if not _supports(self._protocol, "rowTracking"):
             self._without_ids = commit.version
         wrong += self._unlisted(commit)
-        if (
-            before is not None
-            and not stamped
-            and self._is_true("delta.enableInCommitTimestamps")
-            and self._metadata.configuration.get(SINCE) != str(commit.version)
-        ):
-            wrong.append(f"time: version {commit.version} begins in-commit timestamps, and says {self._metadata.configuration.get(SINCE)}")
-        if self.tracks_rows and any(base is None for base in self._bases.values()):
-            wrong.append(f"I6: version {commit.version} tracks rows, and {min(p for p, base in self._bases.items() if base is None)} has no row ids")
+        begins = commit.version > 0 and not stamped and self._is_true("delta.enableInCommitTimestamps")
+        if begins and (since := self._metadata.configuration.get(SINCE)) != str(commit.version):
+            wrong.append(f"time: version {commit.version} begins in-commit timestamps, and says {since}")
+        if self.tracks_rows and (bare := [path for path, base in self._bases.items() if base is None]):
+            wrong.append(f"I6: version {commit.version} tracks rows, and {min(bare)} has no row ids")
         if append_only and any(remove.data_change for remove in commit.removes):
             wrong.append(f"append-only: version {commit.version} removes rows of a table that no row leaves")
         at_ms = None if commit.info is None else commit.info.raw.get("inCommitTimestamp")

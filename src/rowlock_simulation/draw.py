@@ -91,6 +91,11 @@ THEMES = {
 }
 
 
+def first_rows(accounts: int) -> tuple[tuple[int, int, int], ...]:
+    """The rows of a new table: accounts with 100 each, and three counters."""
+    return *((k, 100, 0) for k in range(accounts)), *((COUNTERS + k, 0, 0) for k in range(3))
+
+
 def draw(world: World, seed: int) -> Plan:
     """The plan of a seed in a world."""
     rng = random.Random(f"plan {world} {seed}")
@@ -274,9 +279,13 @@ class _Role:
         rows = self._rng.choice([f"k >= {low} AND k <= {low + 3}", f"k >= {COUNTERS}", f"k < {self._rng.randint(1, 3)}", "v >= 0"])
         return self._statements(number, Update(tuple((c, self._rng.choice([f"{c} + 1", str(self._rng.randint(0, 9))])) for c in cells), rows))
 
+    def _without_policy(self) -> dict[str, Any]:
+        """The options of programs that write what they have read: under every policy they run again when it has changed."""
+        return {k: v for k, v in self._options.items() if k not in ("granularity", "on_conflict")}
+
     def _calculator(self, number: int) -> Action:
         script = Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}")
-        options = {k: v for k, v in self._options.items() if k not in ("granularity", "on_conflict")}
+        options = self._without_policy()
         if self._rng.random() < 0.5:
             options["isolation"] = "write_serializable"  # passes over blind appends alone, which change no counter
         return Action(number, "read and write", (script,), options, pause_s=self._pause())
@@ -284,7 +293,7 @@ class _Role:
     def _summer(self, number: int) -> Action:
         """Sums over what others write, appends, and sums of others."""
         sums = self._rng.choice([("v", 0), ("v", COUNTERS), ("v", APPENDS), ("w", COUNTERS)])
-        options = {k: v for k, v in self._options.items() if k not in ("granularity", "on_conflict")} | {"isolation": self._rng.choice(get_args(Isolation))}
+        options = self._without_policy() | {"isolation": self._rng.choice(get_args(Isolation))}
         return Action(
             number, "read and write", (), options, sums=(*sums, COUNTERS + self._rng.randint(0, 2), 1 + 10 * self._number + number), pause_s=self._pause()
         )
@@ -324,9 +333,8 @@ class _Role:
         """Drops the table beneath everybody, makes another, and fills it as the first was."""
         if number % 2 == 0:
             return Action(number, "recreate", pause_s=self._rng.random())
-        rows = *((k, 100, 0) for k in range(self._accounts)), *((COUNTERS + k, 0, 0) for k in range(3))
         missing = Clause("not matched", "insert", None, tuple((c, f"s.{c}") for c in COLUMNS))
-        return Action(number, "statements", (Merge(COLUMNS, rows, "t.k = s.k", (missing,)),))
+        return Action(number, "statements", (Merge(COLUMNS, first_rows(self._accounts), "t.k = s.k", (missing,)),))
 
     def _optimizer(self, number: int) -> Action:
         return Action(number, "statements", (Optimize(),), {}, pause_s=self._pause())
@@ -350,8 +358,8 @@ class _Role:
     def _replacer(self, number: int) -> Action:
         """Other rows in place of all: what there was at the beginning, and rows of its own, sometimes under one more column."""
         columns = self._rng.choice([COLUMNS, COLUMNS, (*COLUMNS, f"x_{self._name}")])
-        first = ((k, 100, 0) for k in range(self._accounts)), ((COUNTERS + k, 0, 0) for k in range(3)), [(APPENDS + 1000 * self._number + number, 1, 0)]
-        rows = tuple((*row, *[7] * (len(columns) - len(row))) for part in first for row in part)
+        narrow = *first_rows(self._accounts), (APPENDS + 1000 * self._number + number, 1, 0)
+        rows = tuple((*row, *[7] * (len(columns) - len(row))) for row in narrow)
         app = (f"app {self._name}", number) if self._number % 2 else None
         return Action(number, "replace", (Overwrite(rows),), app=app, columns=columns, pause_s=self._pause())
 
@@ -373,8 +381,7 @@ class _Role:
         step, own = number % 3, f"{self._name}_{number - number % 3}"
         if step == 0:
             bound, column = self._rng.choice([103, 110, 1000]), self._rng.choice(["v", "w"])
-            constraints = [("add constraint", f"c_{own}", f"v < {bound}"), ("set not null", column)]
-            constraints = [] if self._lockless else constraints  # which merged rows may break
+            constraints = [("add constraint", f"c_{own}", f"v < {bound}"), ("set not null", column)] if not self._lockless else []  # merged rows may break one
             self._last_alter = self._rng.choice([("add", own), ("add", own), ("widen", "w"), *constraints])
             return Action(number, "alter", alter=self._last_alter, pause_s=self._pause())
         verb, *names = self._last_alter

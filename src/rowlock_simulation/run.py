@@ -22,7 +22,7 @@ from rowlock.transaction.two_phase import prepare
 from rowlock_simulation import judge, judge_together, together
 from rowlock_simulation.actions import Action, Done, perform
 from rowlock_simulation.arrow_files import cheap_files
-from rowlock_simulation.draw import COLUMNS, COUNTERS
+from rowlock_simulation.draw import COLUMNS, first_rows
 from rowlock_simulation.history import History
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.memory.statements import run as run_script
@@ -143,7 +143,7 @@ def _set_up(plan: Plan, number: int, table: Table, scheduler: Scheduler) -> list
         receipt = _create(plan, table, plan.tables[number].properties if plan.tables else plan.properties)
         created.ends("committed", Done(receipt))
         created.txn_ids = [receipt.txn_id]
-        script = Append((*((k, 100, 0) for k in range(plan.accounts)), *((COUNTERS + k, 0, 0) for k in range(3))))
+        script = Append(first_rows(plan.accounts))
         filled = recorder.outcome = Outcome("setup", Action(1, "statements", (script,), table=number))
         filled.ends("committed", Done(run_script(table, script)))
     return [created, filled]

@@ -35,11 +35,11 @@ MOST_S = 300
 """A mutant whose schedules take longer hangs, which a schedule shows by its end."""
 
 RUN = """
-import gc, sys
+import sys
+from rowlock_simulation.campaign import keep_what_is_loaded
 from rowlock_simulation.plans import WORLDS as worlds, plan_of
 from rowlock_simulation.run import run
-gc.freeze()
-gc.set_threshold(50_000, 20, 20)
+keep_what_is_loaded()
 most = int(sys.argv[1])
 worlds = [w for w in worlds if sys.argv[2] in ("all", w)]
 for n in range(most):
