@@ -156,7 +156,7 @@ class LeaseLine:
     def join(self, txn: Committing, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
         """Takes the leases that `statements` (or reading the table as a whole) need under the transaction's lock, waiting for them.
 
-        Returns True if the head has moved meanwhile: a transaction that has staged nothing yet should then begin again.
+        Returns True if it waited or holds them, and the head has moved: a transaction that has staged nothing yet should then begin again.
         A transaction waits only once; leases that a later statement needs in addition are taken only if they are free, so
         that no two transactions wait for each other.
         """
@@ -176,7 +176,7 @@ class LeaseLine:
             self._held.append(lease)
             self._of_thread.append((self._state, lease))
         self._waited_s += clock.monotonic_s() - start
-        return self._state.refresh().version != txn.read_version
+        return (lease is not None or patience_s > 0) and self._state.refresh().version != txn.read_version
 
     def join_unplanned(self, txn: Committing) -> bool:
         """Waits before planning if every statement would have to wait (`lock=table`), since planning an append may stage its rows already."""

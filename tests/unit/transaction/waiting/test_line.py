@@ -254,3 +254,22 @@ def test_an_append_without_spark_waits_before_it_reads_its_rows(lock: str, waits
     assert (receipt.read_version, receipt.version) == ((1, 2) if waits else (0, 1))
     assert ("lock" in receipt.seconds) == waits and staged == [0]
     assert sorted(rowlock.to_arrow(tmp_path)["k"].to_pylist()) == [0, 1, 2]
+
+
+def test_who_gave_up_waiting_works_once_whoever_commits_meanwhile() -> None:
+    """I7, I8: numbers of identity columns are reserved while it plans, by a commit of its own; each further plan would throw them away."""
+    made = world(lock="table")
+    held(made)
+    planned: list[int] = []
+
+    def plan(base: Snapshot) -> Planned:
+        planned.append(base.version)
+        assert len(planned) < 3, "and so on, for as long as the other holds its lease"
+        commit_from_head(made.state, "RESERVE IDENTITY", {}, lambda head: HeadActions(), options=Options(lock="none"))
+        return statements_of(ADDS, base), {}
+
+    with LeaseLine(made.state) as line:
+        staging = StagingTransaction(line, lambda reruns: made.table.begin(Options(lock_timeout=1.0), reruns=reruns))
+        staging.stage(plan)
+        assert staging.txn.commit("WRITE", {}).version == 3
+    assert planned == [1]
