@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -158,6 +158,16 @@ def use(threads: Threads) -> Iterator[None]:
         yield
     finally:
         _current = before
+
+
+@contextlib.contextmanager
+def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """A block in whose context the variable has the value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def are_replaced() -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import file_schema, names_in_files, nullable_schema, relabelled, without_void
@@ -56,8 +56,7 @@ NAMES = tuple(_CODECS)
 _chosen: ContextVar[tuple[str | None, str | None]] = ContextVar("the codecs that a write and its session ask for", default=(None, None))
 
 
-@contextmanager
-def compressing(option: str | None, setting: str | None) -> Iterator[None]:
+def compressing(option: str | None, setting: str | None) -> AbstractContextManager[None]:
     """The data files of the block are compressed as `option` says, else as their table's property, else as `setting`; None: not given.
 
     Raises InvalidInput for an unknown codec.
@@ -65,11 +64,7 @@ def compressing(option: str | None, setting: str | None) -> Iterator[None]:
     for name, codec in (("The option compression", option), (f"The setting {SETTING}", setting)):
         if codec is not None and codec.strip().lower() not in _CODECS:
             raise InvalidInput(f"{name} is one of {', '.join(NAMES)}, not {codec!r}")
-    token = _chosen.set((option, setting))
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
+    return threads.holding(_chosen, (option, setting))
 
 
 def codec_of(configuration: Mapping[str, str]) -> Codec:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowlock import threads
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
 from rowlock.api.row_writes import widened_metadata
@@ -31,14 +32,9 @@ open_part: ContextVar[Callable[[str], DeltaTransaction] | None] = ContextVar("th
 """Returns the part of a table, by its path; None where each statement is a transaction of its own."""
 
 
-@contextmanager
-def statements_on(part_of: Callable[[str], DeltaTransaction]) -> Iterator[None]:
+def statements_on(part_of: Callable[[str], DeltaTransaction]) -> AbstractContextManager[None]:
     """A block in which statements run in a transaction, of which `part_of` returns the part of a table, by its path."""
-    token = open_part.set(part_of)
-    try:
-        yield
-    finally:
-        open_part.reset(token)
+    return threads.holding(open_part, part_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,9 @@ class Target:
     def handle(self) -> Handle:
         """The table that is there: opened as the transaction opened it in which the statement runs."""
         part_of = open_part.get()
-        return Handle(self.spark, self.path, name=self._listed_name()) if part_of is None else part_of(self.path)._handle
+        if part_of is not None:
+            return part_of(self.path)._handle
+        return Handle(self.spark, self.path, name=None if self.path == self.parts[-1] else ".".join(self.parts))
 
     def table(self) -> DeltaTable:
         """The table that is there, under its alias."""
@@ -93,9 +91,6 @@ class Target:
             return TableName.of(self.parts)
         name = Name(self.spark, dotted(self.parts))
         return TableName.of((SESSION_CATALOG, name.database, name.table))
-
-    def _listed_name(self) -> str | None:
-        return None if self.path == self.parts[-1] else ".".join(self.parts)
 
     def refuse(self, what: str, instead: str, condition: Condition | None = None) -> None:
         """Raises UnsupportedFeature for a form of the statement that Rowlock has not."""

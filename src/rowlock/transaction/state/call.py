@@ -12,13 +12,14 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from rowlock import threads
 from rowlock.parquet.writing import SETTING, compressing
 from rowlock.protocol.session_settings import Settings
 from rowlock.transaction.state.receipt import Receipt
@@ -67,12 +68,8 @@ def calling(
     if text is None and settings is not None:
         text = settings.text("commitInfo.userMetadata")
     call = Call(text, settings, compression or outer.compression, outer.committed)
-    token = _current.set(call)
-    try:
-        with compressing(call.compression, None if settings is None else settings.given.get(SETTING)):
-            yield call
-    finally:
-        _current.reset(token)
+    with threads.holding(_current, call), compressing(call.compression, None if settings is None else settings.given.get(SETTING)):
+        yield call
 
 
 def is_within() -> bool:
@@ -109,14 +106,9 @@ _USUAL_NAMES = ("", "rowlock", "pyspark-shell", "Spark Connect server")
 _session_name: ContextVar[Callable[[], str] | None] = ContextVar("asks the session of this call for its application's name", default=None)
 
 
-@contextmanager
-def in_session(name: Callable[[], str]) -> Iterator[None]:
+def in_session(name: Callable[[], str]) -> AbstractContextManager[None]:
     """The commits of the block are of the application that `name` says; it is asked for each commit, so it must be quick."""
-    token = _session_name.set(name)
-    try:
-        yield
-    finally:
-        _session_name.reset(token)
+    return threads.holding(_session_name, name)
 
 
 def writer() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from rowlock import progress
+from rowlock import progress, threads
 from rowlock.transaction.state.receipt import Receipt
 
 PHASES = ("begin", "staged", "before_rebase", "rebased", "written", "before_put", "after_put", "committed")
@@ -57,11 +57,8 @@ def current_observer() -> Observer:
 @contextlib.contextmanager
 def use_observer(observer: Observer) -> Iterator[Observer]:
     """Puts an observer in force for the transactions that begin in this context (thread or task)."""
-    token = _current.set(observer)
-    try:
+    with threads.holding(_current, observer):
         yield observer
-    finally:
-        _current.reset(token)
 
 
 logger = logging.getLogger("rowlock")

@@ -10,13 +10,14 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from rowlock import threads
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive
 from rowlock.exceptions import SettingWarning
@@ -65,14 +66,9 @@ def cloned_session(spark: SparkSession, more: Mapping[str, str] | None = None, n
     return session
 
 
-@contextmanager
-def fixed_variables(spark: SparkSession) -> Iterator[None]:
+def fixed_variables(spark: SparkSession) -> AbstractContextManager[None]:
     """A block whose statements see the session's variables with the values of now, however often they are planned anew."""
-    token = _fixed.set(_variables(spark))
-    try:
-        yield
-    finally:
-        _fixed.reset(token)
+    return threads.holding(_fixed, _variables(spark))
 
 
 def _variables(spark: SparkSession) -> Any:
