@@ -19,7 +19,7 @@ from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
-from rowlock.protocol.clustering import logical_columns, possible_keys
+from rowlock.protocol.clustering import possible_keys
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.threads import side_by_side
 
@@ -70,7 +70,7 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
 def _layout(snapshot: Snapshot) -> Layout:
     return Layout(
         keys=tuple(possible_keys(snapshot.schema, snapshot.properties, snapshot.partition_columns)),
-        clustered_by=logical_columns(snapshot.domains, snapshot.schema, snapshot.table),
+        clustered_by=snapshot.clustering_columns,
         size_bytes=snapshot.files.total_size_bytes,
         target_bytes=snapshot.properties.target_file_bytes or FILE_BYTES,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowlock import arguments, clock, display
@@ -17,8 +17,6 @@ from rowlock.maintenance.optimize import Words, compaction, order_bins, order_co
 from rowlock.parquet.curves import Order
 from rowlock.parquet.files import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import logical_columns
-from rowlock.protocol.schema import ColumnPath
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Rewritten
@@ -110,9 +108,8 @@ class DeltaOptimizeBuilder:
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
             columns = order_columns(snapshot, wanted)
-            return Statement("move", Order(columns, target_bytes(snapshot, settings().size("optimize.maxFileSize"))), only=order_bins(files)), {
-                "zOrderBy": _names(columns)
-            }
+            order = Order(columns, target_bytes(snapshot, settings().size("optimize.maxFileSize")))
+            return Statement("move", order, only=order_bins(files)), {"zOrderBy": [".".join(c) for c in columns]}
 
         return self._run(plan)
 
@@ -149,11 +146,6 @@ class DeltaOptimizeBuilder:
         self._receipts.last = receipt
         snapshot, files, words = planned[-1]
         span = started_ms, clock.now_ms()
-        clustered_by = logical_columns(snapshot.domains, snapshot.schema, snapshot.table) if "clusterBy" in words else ()
+        clustered_by = snapshot.clustering_columns if "clusterBy" in words else ()
         done = Optimized(snapshot, files, receipt.rewritten or Rewritten(), z_ordered="zOrderBy" in words, clustered_by=clustered_by, span_ms=span)
         return optimize_frame(self._handle.spark, done)
-
-
-def _names(columns: Sequence[ColumnPath]) -> list[str]:
-    """Columns' paths as dotted names."""
-    return [".".join(c) for c in columns]

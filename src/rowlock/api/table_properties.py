@@ -60,13 +60,12 @@ def _turn_off(handle: Handle, properties: Mapping[str, str], unset: Collection[s
         files.discard()
         metadata, now = _unmapped(head, properties, unset), clock.now_ms()
         files.adds = _rewritten(handle, head, metadata)
-        keys = clustering.logical_columns(head.domains, head.schema, head.table)
         return HeadActions(
             adds=tuple(files.adds),
             removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=False) for f in head.files.adds()),
             protocol=creation.upgraded(head.protocol, metadata.configuration),
             metadata=creation.stored(metadata),
-            domains=(clustering.clustering_domain(keys),) if clustering.DOMAIN in head.domains else (),
+            domains=(clustering.clustering_domain(head.clustering_columns),) if clustering.DOMAIN in head.domains else (),
         )
 
     with StagedFiles(handle.state.store) as files:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowlock.log.live_files import LiveFiles
+from rowlock.protocol import clustering
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import ColumnPath, DataType, StructType
@@ -52,6 +53,11 @@ class Snapshot:
     def partition_columns(self) -> tuple[str, ...]:
         """The table's partition columns, by logical name."""
         return self.metadata.partition_columns
+
+    @property
+    def clustering_columns(self) -> tuple[ColumnPath, ...]:
+        """The columns by whose values OPTIMIZE orders the rows, by logical name."""
+        return clustering.logical_columns(self.domains, self.schema, self.table)
 
     def has_step(self, step: SetTransaction) -> bool:
         """Whether the application has committed this step, or a later one."""

@@ -19,7 +19,7 @@ from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.curves import Order
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import Clustering, cube_of, logical_columns, run_of, state_of_file, stored_columns
+from rowlock.protocol.clustering import Clustering, cube_of, run_of, state_of_file, stored_columns
 from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, column_name, column_path, type_names
 from rowlock.protocol.session_settings import Settings
 
@@ -206,7 +206,7 @@ def compaction(snapshot: Snapshot, files: Sequence[AddFile], settings: Settings,
 
     `full`: all files of a table with clustering columns.  Raises StatementRefused for a table without.
     """
-    columns = logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
+    columns = snapshot.clustering_columns
     if full and not columns:
         text = "OPTIMIZE FULL is for tables with clustering columns, and this one has none"
         raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table, condition=named("DELTA_OPTIMIZE_FULL_NOT_SUPPORTED"))
@@ -223,7 +223,7 @@ def auto_compaction(snapshot: Snapshot, written: Sequence[AddFile], settings: Se
     files = small_files(snapshot.files.adds(), written, below, least)
     if not files:
         return None
-    if columns := logical_columns(snapshot.domains, snapshot.schema, snapshot.table):
+    if columns := snapshot.clustering_columns:
         return _clustered(snapshot, columns, files, target)
     bins = choose_bins(files, target, below)
     return Statement("move", None, only=bins) if bins else None

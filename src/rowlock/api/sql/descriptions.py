@@ -15,7 +15,6 @@ from rowlock.engines.spark.sql.insert import partition_literal
 from rowlock.engines.spark.sql.nodes import has_method, path_of
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import clustering
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import CURRENT_DEFAULT, EXPLICIT, GENERATION_EXPRESSION, START, STEP
@@ -32,7 +31,7 @@ def describe(target: Target, plan: Any) -> DataFrame:
     snapshot = _head(target)
     columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
     rows: list[tuple[str, str, str | None]] = list(columns.values())
-    clusters = _clusters(snapshot) if plan.isExtended() else []  # as delta-spark has it
+    clusters = [".".join(path) for path in snapshot.clustering_columns] if plan.isExtended() else []  # as delta-spark has it
     for title, names in (("# Partition Information", snapshot.partition_columns), ("# Clustering Information", clusters)):
         if names:
             rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *((_column_name(n), *columns.get(n, (n, "", None))[1:]) for n in names)]
@@ -133,7 +132,7 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     detail = dict(_details(target, snapshot))
     columns = ",\n  ".join(_column(target, f) for f in table_schema(snapshot).fields)
     text = f"CREATE TABLE {detail['Name'].removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
-    for words, names in (("PARTITIONED BY", [(n,) for n in snapshot.partition_columns]), ("CLUSTER BY", _cluster_paths(snapshot))):
+    for words, names in (("PARTITIONED BY", [(n,) for n in snapshot.partition_columns]), ("CLUSTER BY", snapshot.clustering_columns)):
         text += f"{words} ({', '.join('.'.join(map(_column_name, path)) for path in names)})\n" if names else ""
     text += f"COMMENT {_quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""
     text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
@@ -168,15 +167,6 @@ def _column(target: Target, field: StructField) -> str:
 def _column_name(name: str) -> str:
     """A column's name in SQL, in backquotes where it needs them."""
     return name if name.isidentifier() and name.isascii() else dotted([name])
-
-
-def _clusters(snapshot: Snapshot) -> list[str]:
-    """The clustering columns."""
-    return [".".join(path) for path in _cluster_paths(snapshot)]
-
-
-def _cluster_paths(snapshot: Snapshot) -> list[tuple[str, ...]]:
-    return list(clustering.logical_columns(snapshot.domains, snapshot.schema, snapshot.table))
 
 
 def _quoted(text: str) -> str:

@@ -25,7 +25,6 @@ from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import FORMATS, Spec, like_of, path_of, spec_of
 from rowlock.engines.spark.statements.sources import refresh_cached
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
-from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.protocol.schema import TYPE_CHANGES, column_name, dotted
@@ -55,7 +54,7 @@ def create_like(target: Target, plan: Any) -> None:
         orjson.dumps(_of_a_new_table(orjson.loads(head.metadata.schema_string))).decode(),
         head.partition_columns,
         {**kept, **said.properties},
-        cluster_by=logical_columns(head.domains, head.schema, head.table),
+        cluster_by=head.clustering_columns,
         description=head.metadata.description,
         managed=place.managed,
     )

@@ -20,7 +20,6 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_mapping, schema as schemas, schema_edit
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.char_varchar import KEY, rebound
-from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.column_values import CURRENT_DEFAULT, DEFAULTS, GENERATION_EXPRESSION, generated_columns, is_identity
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
 from rowlock.protocol.features import writer_features
@@ -159,7 +158,7 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
             condition = named("DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN", columnList=by)
             text = f"The table is partitioned by {by}, which cannot be dropped"
             raise StatementRefused(text, what="dropping a partition column", table=head.table, condition=condition)
-        if clustered := [k for k in logical_columns(head.domains, head.schema, head.table) if any(_is_within(k, p) for p in paths)]:
+        if clustered := [k for k in head.clustering_columns if any(_is_within(k, p) for p in paths)]:
             text = f"The table is clustered by {'.'.join(clustered[0])}, which cannot be dropped: ALTER TABLE ... CLUSTER BY other columns, or NONE, first"
             condition = named("DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN", columnList=".".join(clustered[0]))
             raise StatementRefused(text, what="dropping a clustering column", table=head.table, condition=condition)
