@@ -51,7 +51,7 @@ def scopes(path: str) -> set[Scope]:
 
 def change(t: Any, what: str) -> None:
     """One statement on a table or in a transaction."""
-    spark = t._runner.spark
+    spark = t._handle.spark
     source = spark.createDataFrame([(1, 7, 1), (3, 7, 2)], "k long, v long, p long").alias("s")
     match what:
         case "update":

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.api import connect, expressions
-from rowlock.api.handle import Plan, Receipts, Runner
+from rowlock.api.handle import Handle, Plan, Receipts, Runner
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -18,6 +18,7 @@ from rowlock.transaction.transaction import Planned
 class Changes:
     """The statements that change rows: on a table each is a commit of its own, in a transaction they are committed together."""
 
+    _handle: Handle
     _runner: Runner
     _alias: str | None
     _receipts: Receipts
@@ -44,9 +45,9 @@ class Changes:
             2
         """
         expressions.expression(condition, "condition")
-        if is_connect(self._runner.spark):
+        if is_connect(self._handle.spark):
             self._receipts.last = None
-            return connect.delete(self._runner, condition, self._alias)
+            return connect.delete(self._handle, condition, self._alias)
         self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
 
     def _truncate(self) -> None:
@@ -78,10 +79,10 @@ class Changes:
             >>> t.toDF().agg({"amount": "sum"}).first()[0]
             62.0
         """
-        assigned = expressions.assignments(condition, set, "set", self._runner.path)
-        if is_connect(self._runner.spark):
+        assigned = expressions.assignments(condition, set, "set", self._handle.path)
+        if is_connect(self._handle.spark):
             self._receipts.last = None
-            return connect.update(self._runner, condition, assigned, self._alias)
+            return connect.update(self._handle, condition, assigned, self._alias)
         self._update(condition, assigned)
 
     def _update(self, condition: Expression | None, assigned: Mapping[Any, Expression], values_from: Sequence[DataFrame] = ()) -> None:

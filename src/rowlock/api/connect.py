@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rowlock.api.handle import Runner
+from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.connect import ClientStatement, is_connect, quoted
@@ -63,25 +63,25 @@ def classic(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P
     @functools.wraps(method)
     def checked(self: T, /, *args: P.args, **named: P.kwargs) -> R:
         table: Any = self
-        check_classic(table._runner.spark, call)
+        check_classic(table._handle.spark, call)
         return method(self, *args, **named)
 
     return checked
 
 
-def delete(on: Runner, condition: Expression | None, alias: str | None) -> None:
+def delete(on: Handle, condition: Expression | None, alias: str | None) -> None:
     """DELETE FROM, of the rows for which the condition is true or of all rows."""
     statement = ClientStatement(on.spark, on.path)
     statement.run(f"DELETE FROM {statement.target}{_named(alias)}{_where(statement, condition)}")
 
 
-def update(on: Runner, condition: Expression | None, assigned: Mapping[Any, Expression], alias: str | None) -> None:
+def update(on: Handle, condition: Expression | None, assigned: Mapping[Any, Expression], alias: str | None) -> None:
     """UPDATE of the rows for which the condition is true, or of all rows."""
     statement = ClientStatement(on.spark, on.path)
     statement.run(f"UPDATE {statement.target}{_named(alias)} SET {statement.assignments(assigned)}{_where(statement, condition)}")
 
 
-def merge(on: Runner, source: DataFrame, condition: Expression, clauses: Clauses, alias: str | None, *, evolves: bool) -> DataFrame:
+def merge(on: Handle, source: DataFrame, condition: Expression, clauses: Clauses, alias: str | None, *, evolves: bool) -> DataFrame:
     """MERGE INTO: the numbers of rows that it changed."""
     statement = ClientStatement(on.spark, on.path, source)
     parts = [

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from rowlock import arguments
 from rowlock.api import expressions, overwrites
 from rowlock.api.connect import check_classic
-from rowlock.api.handle import Handle
+from rowlock.api.handle import Handle, step_of
 from rowlock.api.row_writes import Made, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
 from rowlock.api.transaction import append_statements
@@ -181,7 +181,7 @@ def write(
     app = application(app_id, app_version)
     with handle.commits("write", user_metadata, compression=compression, instead=optimizing(optimize_write)):
         evolves = call.settings().flag("schema.autoMerge.enabled") if merge_schema is None else merge_schema
-        with handle.step(app) as step:
+        with step_of(handle.spark, app) as step:
             said = _Write(handle, df, mode, columns, what, step, evolves, most)
             snapshot = head_or_created(handle.state.refresh, handle.state, lambda: said.create(wanted))
             return handle.compacted(snapshot) if isinstance(snapshot, Receipt) else said.into(snapshot)
@@ -269,7 +269,7 @@ def make_with_rows(
     """
     check_names(df.columns, handle.path)
     layout: dict[str, Any] = {"partition_by": partition_by, "properties": properties}
-    with handle.commits("create", user_metadata, **options), handle.step(app) as step:
+    with handle.commits("create", user_metadata, **options), step_of(handle.spark, app) as step:
         if not replaces:
             stage = overwrites.stage_of(handle, df, max_records)
             return handle.compacted(create_with_rows(handle.state, columns_of_frame(df), stage, **layout, mode="ErrorIfExists", app=step, made=made))

@@ -54,22 +54,11 @@ class Runner(Protocol):
     """What carries statements out: a handle, each in a transaction of its own, or an open transaction."""
 
     @property
-    def spark(self) -> SparkSession:
-        """The user's session."""
-
-    @property
-    def path(self) -> str:
-        """The table's root."""
-
-    @property
-    def evaluator(self) -> Evaluator:
-        """What evaluates expressions over the table's rows."""
+    def handle(self) -> Handle:
+        """The table on its session."""
 
     def run(self, operation: str, plan: Plan) -> Receipt:
         """Carries out what `plan` makes of a snapshot; the receipt has no version while a transaction is open."""
-
-    def commits(self, work: Work | None = None, user_metadata: str | None = None) -> AbstractContextManager[None]:
-        """A block that goes by the session's settings (see `session_commits`)."""
 
     def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
         """A block around a statement, after which its pinned sources are released once no rebase can ask for them."""
@@ -82,6 +71,11 @@ class Handle:
         self.spark, self.name = expressions.session(spark, "spark (sparkSession)"), name
         self.state: SharedState = state_of(open_store(path, storage_options))
         self._made: Table | None = None
+
+    @property
+    def handle(self) -> Handle:
+        """Itself: what carries its statements out."""
+        return self
 
     @property
     def path(self) -> str:
@@ -152,10 +146,6 @@ class Handle:
         except Exception as e:  # noqa: BLE001 - the commit has landed; the next one tries again
             logger.warning("the compaction after version %d of %s failed and will be tried again: %s", receipt.version, self.path, e)
         return receipt
-
-    def step(self, app: SetTransaction | None) -> AbstractContextManager[SetTransaction | None]:
-        """A block within `commits` for work that is the step `app` of an application; where that is None, the step that the settings name."""
-        return step_of(self.spark, app)
 
     @contextmanager
     def commits(self, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlock import display
 from rowlock.api import connect, expressions
-from rowlock.api.handle import Handle, Receipts, Runner
+from rowlock.api.handle import Receipts, Runner
 from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -36,7 +36,7 @@ class DeltaMergeBuilder:
 
     def __init__(
         self,
-        handle: Runner,
+        runner: Runner,
         receipts: Receipts,
         source: DataFrame,
         condition: Expression,
@@ -46,9 +46,10 @@ class DeltaMergeBuilder:
         evolves: bool = False,
     ) -> None:
         if not isinstance(source, DataFrame):
-            raise WrongType(f"source must be DataFrame, not {type(source).__name__}", table=handle.path)
+            raise WrongType(f"source must be DataFrame, not {type(source).__name__}", table=runner.handle.path)
         expressions.expression(condition, "condition", optional=False)
-        self._handle, self._receipts, self._source, self._condition, self._alias = handle, receipts, source, condition, alias
+        self._runner, self._handle, self._receipts = runner, runner.handle, receipts
+        self._source, self._condition, self._alias = source, condition, alias
         self._clauses, self._evolves = clauses or Clauses(), evolves
 
     def __repr__(self) -> str:
@@ -61,7 +62,7 @@ class DeltaMergeBuilder:
         """A builder with one more clause at the end of the group `where`."""
         expressions.expression(clause.condition, "condition")
         clauses = replace(self._clauses, **{where: (*getattr(self._clauses, where), clause)})
-        return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
+        return DeltaMergeBuilder(self._runner, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
     def whenMatchedUpdate(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
         """Updates a table's row that a source row matches.  Runs no Spark job before `execute()`.
@@ -252,7 +253,7 @@ class DeltaMergeBuilder:
             >>> t.toDF().columns
             ['id', 'region', 'amount', 'note']
         """
-        return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, self._clauses, evolves=True)
+        return DeltaMergeBuilder(self._runner, self._receipts, self._source, self._condition, self._alias, self._clauses, evolves=True)
 
     def execute(self) -> DataFrame:
         """Runs the MERGE as one commit, rebased over what others commit meanwhile.
@@ -282,7 +283,7 @@ class DeltaMergeBuilder:
         if is_connect(self._handle.spark):
             return connect.merge(self._handle, self._source, self._condition, self._clauses, self._alias, evolves=self._evolves)
         pinned: list[Any] = []
-        with self._handle.commits("merge"), self._handle.holding(pinned):
+        with self._handle.commits("merge"), self._runner.holding(pinned):
             return self._executed(self._evolves or settings().flag("schema.autoMerge.enabled"), pinned)
 
     def _executed(self, evolves: bool, pinned: list[Any]) -> DataFrame:
@@ -295,7 +296,7 @@ class DeltaMergeBuilder:
             return found
 
         def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
-            if not isinstance(self._handle, Handle) and wider(snapshot) is not snapshot.metadata:
+            if self._runner is not self._handle and wider(snapshot) is not snapshot.metadata:
                 text = "A MERGE that adds columns is a transaction of its own in this version: run it outside of the block, or add the columns first"
                 raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
             statement = merge_statement(evaluator, snapshot, self._source, self._condition, clauses, self._alias, pinned[-1] if pinned else None)
@@ -303,7 +304,7 @@ class DeltaMergeBuilder:
                 pinned.append(statement.payload.source)
             return [statement], statement.parameters
 
-        self._receipts.last = receipt = self._handle.run("MERGE", plan, **({"metadata": wider} if evolves and isinstance(self._handle, Handle) else {}))
+        self._receipts.last = receipt = self._runner.run("MERGE", plan, **({"metadata": wider} if evolves and self._runner is self._handle else {}))
         return merge_frame(self._handle.spark, receipt.metrics).limit(0 if receipt.already_committed else 1)
 
 

@@ -85,7 +85,7 @@ class MultiTableTransaction:
         def told(frame: DataFrame) -> None:
             for n, opened in enumerate(self._opened):
                 if n != of:
-                    for version in versions_read(opened.evaluator, frame, opened.txn.base.version):
+                    for version in versions_read(opened.handle.evaluator, frame, opened.txn.base.version):
                         opened.txn.note_read(version)
 
         return told

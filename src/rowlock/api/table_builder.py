@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.connect import check_classic
@@ -396,8 +394,7 @@ class DeltaTableBuilder:
 
     def _columns(self, handle: Handle) -> list[ColumnPath]:
         """Clustering columns as they are spelled in the schema."""
-        schema = parse_schema(orjson.dumps(orjson.loads(StructType(self._fields).json())).decode(), handle.path)
-        return named_columns(schema, self._clusters, handle.path)
+        return named_columns(parse_schema(StructType(self._fields).json(), handle.path), self._clusters, handle.path)
 
     def _session(self) -> SparkSession:
         """The session that was given, else the active one or a new local one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +15,7 @@ from rowlock.api.changes import Changes
 from rowlock.api.handle import WORKS, Handle, Plan, Receipts, reset_step
 from rowlock.api.overwrites import Overwrite, overwrite_statements
 from rowlock.engines.spark.catalyst.analysis import Expression
-from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.session.settings import fixed_variables
@@ -24,7 +24,6 @@ from rowlock.engines.spark.statements.sources import Source, sources_told
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
-from rowlock.protocol.session_settings import Work
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt, Reruns
@@ -47,7 +46,7 @@ class OpenTransaction:
         head: Snapshot | None = None,
     ) -> None:
         """`head`: the snapshot that it reads, where it is one of several tables' transactions, which begin together; None: the newest."""
-        self._handle, self._user_metadata = handle, user_metadata
+        self.handle, self._user_metadata = handle, user_metadata
         self._line = LeaseLine(handle.state)
         self.sources_told: Callable[[DataFrame], None] | None = None
         self._of_settings = False
@@ -65,21 +64,6 @@ class OpenTransaction:
         """The transaction; another one after it had to wait and began anew from the head."""
         return self._staging.txn
 
-    @property
-    def spark(self) -> SparkSession:
-        """The user's session."""
-        return self._handle.spark
-
-    @property
-    def path(self) -> str:
-        """The table's root."""
-        return self._handle.path
-
-    @property
-    def evaluator(self) -> Evaluator:
-        """The Spark engine's evaluator."""
-        return self._handle.evaluator
-
     @contextmanager
     def holding(self, sources: list[Source]) -> Iterator[None]:
         """Keeps the pinned sources until the transaction is over: a rebase may ask for them until its commit."""
@@ -91,10 +75,10 @@ class OpenTransaction:
     def check_open(self) -> None:
         """Raises InvalidInput where the block has ended."""
         if self.txn.done:
-            raise InvalidInput("The transaction is over: its block has ended. Begin another with table.transaction()", table=self.path)
+            raise InvalidInput("The transaction is over: its block has ended. Begin another with table.transaction()", table=self.handle.path)
 
     def _begin(self, head: Snapshot | None, reruns: Reruns) -> Transaction:
-        return self._handle.table.begin(self._options, snapshot=head, app=self._app, reruns=reruns)
+        return self.handle.table.begin(self._options, snapshot=head, app=self._app, reruns=reruns)
 
     def wait(self) -> bool:
         """Waits in the table's lease line, under any lock but `none`, before anything is staged; whether the head moved meanwhile."""
@@ -109,8 +93,8 @@ class OpenTransaction:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        with self.commits(WORKS[operation]), fixed_variables(self.spark), sources_told(self.sources_told):
-            parameters = self._staging.stage(lambda snapshot: plan(self.evaluator, snapshot))
+        with self.handle.commits(WORKS[operation]), fixed_variables(self.handle.spark), sources_told(self.sources_told):
+            parameters = self._staging.stage(lambda snapshot: plan(self.handle.evaluator, snapshot))
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
@@ -130,15 +114,15 @@ class OpenTransaction:
     def commit(self) -> Receipt:
         """Commits all statements as one version."""
         with self.committing():
-            return self._handle.compacted(self.txn.commit(*self.said()))
+            return self.handle.compacted(self.txn.commit(*self.said()))
 
     @contextmanager
     def committing(self) -> Iterator[None]:
         """A block in which the transaction is committed."""
-        with self.commits(None, self._user_metadata):
+        with self.handle.commits(None, self._user_metadata):
             yield
             if self._of_settings:
-                reset_step(self.spark)
+                reset_step(self.handle.spark)
 
     def said(self) -> tuple[str, dict[str, Any]]:
         """The operation of all statements together, and its parameters."""
@@ -146,10 +130,6 @@ class OpenTransaction:
             return self.steps[0]
         said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
         return _SEVERAL, {"statements": orjson.dumps(said, default=str).decode()}
-
-    def commits(self, work: Work | None = None, user_metadata: str | None = None) -> AbstractContextManager[None]:
-        """A block that goes by the session's settings."""
-        return self._handle.commits(work, user_metadata)
 
     def give_up(self, error: BaseException) -> None:
         """The block raised: what it had staged, if anything, is thrown away."""
@@ -161,7 +141,7 @@ class OpenTransaction:
         self.txn.close()
         self._line.leave()
         for source in self._sources:
-            source.release(self.evaluator)
+            source.release(self.handle.evaluator)
         self._sources.clear()
 
 
@@ -292,7 +272,7 @@ class DeltaTransaction(Changes):
         self._runner.will_read()
         txn = self._runner.txn
         txn.note_read()
-        frame = read_frame(self._runner.evaluator, txn.base, txn.effects)
+        frame = read_frame(self._handle.evaluator, txn.base, txn.effects)
         return frame.alias(self._alias) if self._alias else frame
 
     def append(self, df: DataFrame) -> None:
