@@ -13,7 +13,7 @@ from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.answers import path_frame, restore_frame
+from rowlock.engines.spark.frames.answers import RESTORE, counts_frame, path_frame
 from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
@@ -162,7 +162,7 @@ class Maintenance:
         self._receipts.last = None
         asked = {"version": version} if timestamp is None else {"timestamp": timestamp}
         self._receipts.last = restore(self._handle.table, target, asked, ignore_missing=ignore_missing)
-        return restore_frame(self._handle.spark, self._receipts.last.metrics)
+        return counts_frame(self._handle.spark, RESTORE, self._receipts.last.metrics)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ not, with the rule that it violated), and is rendered as text for log files.  Pu
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -278,11 +277,8 @@ def conflict_with(
 
 
 def _utc(timestamp_ms: int) -> str:
-    try:
-        at = dt.datetime.fromtimestamp(timestamp_ms / 1000, tz=dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{timestamp_ms} ms"
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    at = display.utc(timestamp_ms)
+    return f"{timestamp_ms} ms" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _some(items: Sequence[str], limit: int) -> list[str]:

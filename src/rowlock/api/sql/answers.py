@@ -30,7 +30,7 @@ from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
 from rowlock.engines.spark.sql.guard import Guard, refuse
 from rowlock.engines.spark.sql.nodes import Nodes, marked
 from rowlock.engines.spark.sql.parsing import Replaced, has_commands, is_command, parsed
-from rowlock.engines.spark.sql.relations import Named, check_given_schema, local_path, named, partition_columns, plan_of
+from rowlock.engines.spark.sql.relations import Named, check_given_schema, local_path, named, partition_columns, place_in, plan_of
 from rowlock.engines.spark.sql.session import is_enabled, serves_delta
 from rowlock.engines.spark.sql.streams import query_id
 from rowlock.exceptions import InvalidInput, PathNotFound, TableNotFound, UnsupportedFeature
@@ -167,10 +167,7 @@ def write_batch(spark: SparkSession, number: int, options: dict[str, str], parti
 def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """(the table's path, arguments of `rowlock.write`) of the options of a DataStreamWriter."""
     given = {name: value for name, value in options.items() if name.lower() not in _OF_SPARK}
-    place = next((value for name, value in given.items() if name.lower() == "path"), "")
-    if not place:
-        raise InvalidInput('Say where the table is to be: df.writeStream.format("rowlock").start("/path/of/table")')
-    path = local_path(place)
+    path = place_in(given, 'Say where the table is to be: df.writeStream.format("rowlock").start("/path/of/table")')
     if said := next((name for name in _NOT_IN_STREAMS if name.lower() in {n.lower() for n in given}), None):
         raise UnsupportedFeature(
             f"The option {said} of a stream is refused: each batch is a step of the query's own id. Leave it out, or write with foreachBatch",
@@ -249,10 +246,7 @@ class SparkAnswers:
 
     def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
         """See `Answers`."""
-        place = next((v for k, v in options.items() if k.lower() == "path"), "")
-        if not place:
-            raise InvalidInput('Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
-        path = local_path(place)
+        path = place_in(options, 'Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
         arguments = write_arguments(options, path)
         frames.write(rows, path, mode=_MODES[mode], partition_by=partition_columns(options), **arguments)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.answers import ANSWER, CLONE, DETAIL, HISTORY, PATH, RESTORE, clone_frame, path_frame
+from rowlock.engines.spark.frames.answers import ANSWER, CLONE, DETAIL, HISTORY, PATH, RESTORE, counts_frame, path_frame
 from rowlock.engines.spark.frames.reading import files_of, milliseconds, session_zone
 from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
@@ -109,7 +109,7 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
     target = path_of(statement.table)
     place = place_of(spark, dotted(statement.table), said.get("location")) if target is None else place_of(spark, None, target)
     if said["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
-        return clone_frame(spark, {})
+        return counts_frame(spark, CLONE, {})
     time_ms = milliseconds(spark, said["timestamp"], source.path) if "timestamp" in said else None
     receipts = Receipts()
     if parquet and (time_ms is not None or "version" in said or source.state.log.exists()):
@@ -123,4 +123,4 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)
     name = f"parquet.`{location(source.path)}`" if parquet and listed is None else clone_name(source)
     clone_to(place, snapshot, name=name, replaces=said["mode"] in ("replace", "createOrReplace"), properties=said.get("properties", {}), receipts=receipts)
-    return clone_frame(spark, receipts.last.metrics if receipts.last is not None else {})
+    return counts_frame(spark, CLONE, receipts.last.metrics if receipts.last is not None else {})

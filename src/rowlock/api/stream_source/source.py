@@ -24,7 +24,7 @@ from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.reading import Changed, changed_rows, changes_frame, columns_of_stream, relabelled, rows_of_files, same_columns
 from rowlock.engines.spark.session.settings import settings_of
-from rowlock.engines.spark.sql.relations import local_path
+from rowlock.engines.spark.sql.relations import place_in
 from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern
 from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
 from rowlock.log.snapshot import Snapshot
@@ -80,10 +80,7 @@ def stop(number: str) -> None:
 
 
 def _asked(spark: SparkSession, given: Mapping[str, str]) -> tuple[Handle, StreamOptions]:
-    place = next((value for name, value in given.items() if name.lower() == "path"), "")
-    if not place:
-        raise InvalidInput('Say where the table is: spark.readStream.format("rowlock").load("/path/of/table"), or readStream.table(name)')
-    path = local_path(place)
+    path = place_in(given, 'Say where the table is: spark.readStream.format("rowlock").load("/path/of/table"), or readStream.table(name)')
     options = parse_options(given, path)
     return Handle(spark, path, storage_options=storage_options(given)), options
 

@@ -6,7 +6,6 @@ their documentation where delta-spark does not: endTimeMs is set, and numTableCo
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +15,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, IntegerType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
+from rowlock import display
 from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare
 from rowlock.engines.spark.read.scan import local_frame, rows_frame, table_schema
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
-from rowlock.protocol.clustering import cube_of, logical_columns
+from rowlock.protocol.clustering import cube_of
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.paths import location
 from rowlock.protocol.schema import ColumnPath
@@ -46,28 +46,12 @@ DETAIL = _columns({
     "minReaderVersion": IntegerType(), "minWriterVersion": IntegerType(), "tableFeatures": ArrayType(_TEXT),
 })  # fmt: skip
 MERGE = _columns(dict.fromkeys(("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows"), LongType()))
-_RESTORE_METRICS = {
-    "table_size_after_restore": "tableSizeAfterRestore",
-    "num_of_files_after_restore": "numOfFilesAfterRestore",
-    "num_removed_files": "numRemovedFiles",
-    "num_restored_files": "numRestoredFiles",
-    "removed_files_size": "removedFilesSize",
-    "restored_files_size": "restoredFilesSize",
-}
-_CLONE_METRICS = {
-    "source_table_size": "sourceTableSize",
-    "source_num_of_files": "sourceNumOfFiles",
-    "num_removed_files": "numRemovedFiles",
-    "num_copied_files": "numCopiedFiles",
-    "removed_files_size": "removedFilesSize",
-    "copied_files_size": "copiedFilesSize",
-}
-CLONE = _columns(dict.fromkeys(_CLONE_METRICS, LongType()))
-RESTORE = _columns(dict.fromkeys(_RESTORE_METRICS, LongType()))
-
-
-def _time(ms: int | None) -> datetime.datetime | None:
-    return None if ms is None else datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC)
+RESTORE = _columns(dict.fromkeys((
+    "table_size_after_restore", "num_of_files_after_restore", "num_removed_files", "num_restored_files", "removed_files_size", "restored_files_size",
+), LongType()))  # fmt: skip
+CLONE = _columns(dict.fromkeys((
+    "source_table_size", "source_num_of_files", "num_removed_files", "num_copied_files", "removed_files_size", "copied_files_size",
+), LongType()))  # fmt: skip
 
 
 def _strings(values: Any) -> dict[str, str | None] | None:
@@ -86,7 +70,7 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
     text = raw.get
     return (
         commit.version,
-        _time(time_ms if time_ms is not None or commit.info is None else commit.info.timestamp_ms),
+        display.utc(time_ms if time_ms is not None or commit.info is None else commit.info.timestamp_ms),
         text("userId"),
         text("userName"),
         text("operation"),
@@ -106,10 +90,10 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
 def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
     """One row that describes the table at the snapshot; `name` is its name in the catalog."""
     m = snapshot.metadata
-    clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
+    clustering = [".".join(c) for c in snapshot.clustering_columns]
     features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
     row = (
-        "delta", m.id, name or m.name, m.description, location(snapshot.table), _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
+        "delta", m.id, name or m.name, m.description, location(snapshot.table), display.utc(m.created_time_ms), display.utc(snapshot.timestamp_ms), list(m.partition_columns), clustering,
         len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
     )  # fmt: skip
     return rows_frame(spark, DETAIL, [row])
@@ -121,19 +105,10 @@ def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
     return rows_frame(spark, MERGE, [(updated + deleted + inserted, updated, deleted, inserted)])
 
 
-def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
-    """The result of RESTORE: files and bytes in the table now, removed, and restored; no row without metrics."""
-    return _counts_frame(spark, metrics, _RESTORE_METRICS, RESTORE)
-
-
-def clone_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
-    """The result of a clone: files and bytes of the source, and nothing removed or copied; no row without metrics."""
-    return _counts_frame(spark, metrics, _CLONE_METRICS, CLONE)
-
-
-def _counts_frame(spark: SparkSession, metrics: Mapping[str, int], names: Mapping[str, str], columns: StructType) -> DataFrame:
-    """One row of metrics under other names; no row without metrics."""
-    return rows_frame(spark, columns, [tuple(metrics[m] for m in names.values())] if metrics else [])
+def counts_frame(spark: SparkSession, columns: StructType, metrics: Mapping[str, int]) -> DataFrame:
+    """The result of RESTORE or of a clone (`columns`): one row of the metrics, `num_removed_files` is numRemovedFiles; no row without metrics."""
+    by_lower = {name.lower(): count for name, count in metrics.items()}
+    return rows_frame(spark, columns, [tuple(by_lower[name.replace("_", "")] for name in columns.names)] if metrics else [])
 
 
 def _struct(fields: dict[str, DataType], nullable: Sequence[str] = ()) -> StructType:

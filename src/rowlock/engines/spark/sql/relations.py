@@ -125,6 +125,14 @@ def plan_of(frame: DataFrame, name: str) -> JavaObject:
     return analyzed(frame.alias(name))
 
 
+def place_in(options: Mapping[str, str], missing: str) -> str:
+    """The path in the options of a reader or a writer.  Raises InvalidInput with the text `missing` where there is none."""
+    place = next((value for name, value in options.items() if name.lower() == "path"), "")
+    if not place:
+        raise InvalidInput(missing)
+    return local_path(place)
+
+
 def check_given_schema(given: str | None, frame: DataFrame, table: str) -> None:
     """Raises SchemaMismatch where a caller says that a table has other columns than it has; the catalog's entries say none."""
     if given is None:
