@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
@@ -26,7 +25,8 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _CLONE = re.compile(r"(CREATE|CREATE OR REPLACE|REPLACE) TABLE( IF NOT EXISTS)? \S+( mark \S+)* SHALLOW CLONE\b")
-"""How a clone begins: with the words as they are, names in quotes and marks by their kinds."""
+_DEEP_CLONE = re.compile(r"(CREATE|REPLACE) (.* )?DEEP CLONE\b")
+"""How clones begin, in the words of the statement (see `_Reader.words`)."""
 _WORDS = ("APPLY", "DRY RUN", "FULL", "HOURS", "LIMIT", "LITE", "PURGE", "RETAIN", "SHALLOW CLONE", "TIMESTAMP AS OF", "VERSION AS OF", "WHERE", "ZORDER BY")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
@@ -63,6 +63,11 @@ class _Reader:
         while self.tokens and self.tokens[-1].text == ";":
             self.tokens.pop()
         self.at = 0
+
+    @property
+    def words(self) -> str:
+        """The whole statement in large letters, names in quotes and marks by their kinds."""
+        return " ".join(t.text.upper() if t.kind == "word" else t.kind for t in self.tokens)
 
     @property
     def kind(self) -> str:
@@ -179,6 +184,13 @@ def parse(statement: str, *, constraints: bool = False) -> OwnStatement | None:
     With `constraints` ADD and DROP CONSTRAINT are read too, for a Spark whose grammar lacks them.
     """
     reader = _Reader(statement)
+    found = _parsed(reader, constraints)
+    if found is not None:
+        reader.end()
+    return found
+
+
+def _parsed(reader: _Reader, constraints: bool) -> OwnStatement | None:
     if reader.take("OPTIMIZE"):
         return _optimize(reader)
     if reader.take("REORG"):
@@ -187,22 +199,21 @@ def parse(statement: str, *, constraints: bool = False) -> OwnStatement | None:
         return _vacuum(reader)
     if reader.take("RESTORE"):
         return _restore(reader)
-    if reader.ahead("DESC", "HISTORY") or reader.ahead("DESCRIBE", "HISTORY"):
-        return _described(reader, "HISTORY")
-    if reader.ahead("DESC", "DETAIL") or reader.ahead("DESCRIBE", "DETAIL"):
-        return _described(reader, "DETAIL")
+    for kind in ("HISTORY", "DETAIL"):
+        if reader.take("DESC", kind) or reader.take("DESCRIBE", kind):
+            return _described(reader, kind)
     if reader.take("CONVERT", "TO", "DELTA"):
         return _convert(reader)
     if reader.take("GENERATE"):
         mode = reader.next("word", "symlink_format_manifest")
         reader.need("FOR", "TABLE")
-        return _finished(reader, OwnStatement("GENERATE", reader.name(), {"mode": mode.lower()}))
+        return OwnStatement("GENERATE", reader.name(), {"mode": mode.lower()})
     if reader.take("ALTER", "TABLE"):
         return (_constraint(reader) if constraints else None) or _altered(reader)
-    words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
-    if _CLONE.match(" ".join(words)):
+    if _CLONE.match(reader.words):
         return _clone(reader)
-    _refuse_what_is_missing(reader)
+    if _DEEP_CLONE.match(reader.words):
+        raise _missing("DEEP CLONE", "use SHALLOW CLONE or CREATE TABLE ... AS SELECT")
     return None
 
 
@@ -225,7 +236,7 @@ def _clone(reader: _Reader) -> OwnStatement:
         values["properties"] = _properties(reader)
     if reader.take("LOCATION"):
         values["location"] = reader.string()
-    return _finished(reader, OwnStatement("CLONE", table, values))
+    return OwnStatement("CLONE", table, values)
 
 
 def _properties(reader: _Reader) -> dict[str, str]:
@@ -239,11 +250,6 @@ def _properties(reader: _Reader) -> dict[str, str]:
         if not reader.take(","):
             reader.need(")")
             return out
-
-
-def _finished(reader: _Reader, statement: OwnStatement) -> OwnStatement:
-    reader.end()
-    return statement
 
 
 def _optimize(reader: _Reader) -> OwnStatement:
@@ -261,7 +267,7 @@ def _optimize(reader: _Reader) -> OwnStatement:
         if inside:
             reader.need(")")
         values["z_order"] = [dotted(c) for c in columns]
-    return _finished(reader, OwnStatement("OPTIMIZE", table, values))
+    return OwnStatement("OPTIMIZE", table, values)
 
 
 def _reorg(reader: _Reader) -> OwnStatement:
@@ -272,7 +278,7 @@ def _reorg(reader: _Reader) -> OwnStatement:
     if not reader.take("PURGE"):
         raise _missing("REORG TABLE ... APPLY (UPGRADE ...)", "only PURGE can be applied")
     reader.need(")")
-    return _finished(reader, OwnStatement("REORG", table, values))
+    return OwnStatement("REORG", table, values)
 
 
 def _vacuum(reader: _Reader) -> OwnStatement:
@@ -307,34 +313,32 @@ def _restore(reader: _Reader) -> OwnStatement:
     table = reader.name()
     reader.take("TO")
     if reader.take("TIMESTAMP", "AS", "OF"):
-        return _finished(reader, OwnStatement("RESTORE", table, {"timestamp": reader.string()}))
+        return OwnStatement("RESTORE", table, {"timestamp": reader.string()})
     if not reader.take("VERSION", "AS", "OF"):
         raise reader.wrong("VERSION AS OF or TIMESTAMP AS OF")
-    return _finished(reader, OwnStatement("RESTORE", table, {"version": reader.whole_number()}))
+    return OwnStatement("RESTORE", table, {"version": reader.whole_number()})
 
 
 def _described(reader: _Reader, kind: str) -> OwnStatement:
-    reader.at += 2
     reader.take("TABLE")
     table = reader.name()
     values: dict[str, object] = {}
     if kind == "HISTORY" and reader.take("LIMIT"):
         values["limit"] = reader.whole_number()
-    return _finished(reader, OwnStatement(kind, table, values))
+    return OwnStatement(kind, table, values)
 
 
 def _altered(reader: _Reader) -> OwnStatement | None:
     """ALTER TABLE table ALTER [COLUMN] column SYNC IDENTITY, and DROP FEATURE name [TRUNCATE HISTORY]; None for every other ALTER TABLE."""
-    words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
-    if words[-2:] == ["SYNC", "IDENTITY"]:
+    if reader.words.endswith(" SYNC IDENTITY"):
         return _sync_identity(reader)
-    if not any(pair == ("DROP", "FEATURE") for pair in pairwise(words)):
+    if " DROP FEATURE " not in f"{reader.words} ":
         return None
     table = reader.name()
     reader.need("DROP", "FEATURE")
     feature = reader.string() if reader.kind == "text" else ".".join(reader.name())
     truncate = reader.take("TRUNCATE", "HISTORY")
-    return _finished(reader, OwnStatement("DROP FEATURE", table, {"feature": feature, "truncate": truncate}))
+    return OwnStatement("DROP FEATURE", table, {"feature": feature, "truncate": truncate})
 
 
 def _constraint(reader: _Reader) -> OwnStatement | None:
@@ -344,10 +348,10 @@ def _constraint(reader: _Reader) -> OwnStatement | None:
         values: dict[str, object] = {"name": reader.part()}
         reader.need("CHECK")
         values["condition"] = reader.inside("a condition")
-        return _finished(reader, OwnStatement("ADD CONSTRAINT", table, values))
+        return OwnStatement("ADD CONSTRAINT", table, values)
     if reader.take("DROP", "CONSTRAINT"):
         if_exists = reader.take("IF", "EXISTS")
-        return _finished(reader, OwnStatement("DROP CONSTRAINT", table, {"name": reader.part(), "if_exists": if_exists}))
+        return OwnStatement("DROP CONSTRAINT", table, {"name": reader.part(), "if_exists": if_exists})
     reader.at = start
     return None
 
@@ -361,7 +365,7 @@ def _sync_identity(reader: _Reader) -> OwnStatement:
     if len(column) != 1:
         raise reader.wrong("the name of a column")
     reader.need("SYNC", "IDENTITY")
-    return _finished(reader, OwnStatement("SYNC IDENTITY", table, {"column": column[0]}))
+    return OwnStatement("SYNC IDENTITY", table, {"column": column[0]})
 
 
 def _convert(reader: _Reader) -> OwnStatement:
@@ -371,15 +375,7 @@ def _convert(reader: _Reader) -> OwnStatement:
         values["no_statistics"] = True
     if reader.take("PARTITIONED", "BY"):
         values["partitions"] = reader.inside("columns")
-    return _finished(reader, OwnStatement("CONVERT", table, values))
-
-
-def _refuse_what_is_missing(reader: _Reader) -> None:
-    """Raises UnsupportedFeature for the statements of Delta that Rowlock has not."""
-    words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
-    for n, word in enumerate(words[1:], 1):
-        if words[0] in ("CREATE", "REPLACE") and word == "CLONE" and words[n - 1] == "DEEP":
-            raise _missing("DEEP CLONE", "use SHALLOW CLONE or CREATE TABLE ... AS SELECT")
+    return OwnStatement("CONVERT", table, values)
 
 
 def _missing(statement: str, instead: str) -> UnsupportedFeature:
