@@ -249,7 +249,8 @@ def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
     met = [p for p in ranked if p.met]
     if met:
         total, over = sum(p.met for p in ranked), sum(p.overlaps for p in ranked)
-        text = f"{over:,} times another commit landed while a change was under way, and {total:,} of them touched the same {_what(history)}: "
+        what = "files" if history.properties.get("rowlock.granularity") == "file" else "rows"
+        text = f"{over:,} times another commit landed while a change was under way, and {total:,} of them touched the same {what}: "
         text += "; ".join(f"{p.loser} beside {p.winner} {p.met:,} of {p.overlaps:,} ({100 * p.rate:.0f} %)" for p in met[:3]) + "."
         yield Reason("conflicts", text, {"met": total, "overlaps": over})
     places = hot_partitions(history) or hot_files(history)
@@ -269,10 +270,6 @@ def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
         yield Reason(
             "keys", f"Statements in conflict select rows by {k.column}{span}{', most often ' if named else ''}{named}.", {"column": k.column, "runs": k.runs}
         )
-
-
-def _what(history: History) -> str:
-    return "files" if history.properties.get("rowlock.granularity") == "file" else "rows"
 
 
 def _overwritten_reasons(history: History) -> Iterator[Reason]:

@@ -19,7 +19,7 @@ import orjson
 
 from rowlock import clock, threads
 from rowlock.limits import limits
-from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.storage.store import ObjectStore, json_object
 from rowlock.threads import side_by_side
 
 FOLDER = "_rowlock/attempts"
@@ -116,15 +116,7 @@ def read(store: ObjectStore, limit: int = MAX_RECORDS, *, after: str = "") -> tu
     keys = [meta.key for meta in store.list(FOLDER, start_after=after or None) if meta.key.endswith(".json")][-limit:] if limit > 0 else []
     if not keys:
         return [], after
-    return [value for value in side_by_side(lambda key: _read(store, key), keys, limits().request_threads) if value is not None], keys[-1]
-
-
-def _read(store: ObjectStore, key: str) -> dict[str, Any] | None:
-    try:
-        value = orjson.loads(store.get(key))
-    except (NotFound, orjson.JSONDecodeError):
-        return None
-    return value if isinstance(value, dict) else None
+    return [value for value in side_by_side(lambda key: json_object(store, key), keys, limits().request_threads) if value is not None], keys[-1]
 
 
 def tidy(store: ObjectStore, now_ms: int) -> int:

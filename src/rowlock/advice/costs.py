@@ -236,7 +236,7 @@ def _waiting(history: History, tries: Sequence[Run], n: int, usual_s: float) -> 
     """(waiting with the lock `writes`, with `partition` or None, other changes during one), averaged over `n` commits."""
     whole = apart = 0.0
     beside = disjoint = 0
-    lease = _LEASE_TRIPS * _trip_s(tries)
+    lease = _LEASE_TRIPS * median([s for r in tries if (s := r.trip_s) is not None] or [0.0])
     partitioned = bool(history.partition_columns)
     for run in tries:
         mine = history.partitions(run) if partitioned else frozenset()
@@ -265,11 +265,6 @@ def _queued_s(changes: Sequence[Run]) -> float:
     """The average recorded wait for a lease, less the shortest one, which is what a free lease costs."""
     waits = [r.seconds["lock"] for r in changes if "lock" in r.seconds]
     return sum(waits) / len(waits) - min(waits) if waits else 0.0
-
-
-def _trip_s(tries: Sequence[Run]) -> float:
-    puts = [s for r in tries if (s := r.trip_s) is not None]
-    return median(puts) if puts else 0.0
 
 
 def _share_of_others(history: History, tries: Sequence[Run], lost: Mapping[int, float]) -> float:

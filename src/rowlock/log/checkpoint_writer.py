@@ -33,25 +33,11 @@ from rowlock.protocol.features import V2_CHECKPOINTS, reader_features
 from rowlock.protocol.schema import StructField
 from rowlock.storage.store import ObjectStore
 
-_MAP = pa.map_(pa.string(), pa.string())
+_MAP = frames.MAP
 _VECTOR = pa.struct(
     [("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("offset", pa.int32()), ("sizeInBytes", pa.int32()), ("cardinality", pa.int64())]
 )
-_ADD = pa.struct(
-    [
-        ("path", pa.string()),
-        ("partitionValues", _MAP),
-        ("size", pa.int64()),
-        ("modificationTime", pa.int64()),
-        ("dataChange", pa.bool_()),
-        ("stats", pa.string()),
-        ("tags", _MAP),
-        ("deletionVector", _VECTOR),
-        ("baseRowId", pa.int64()),
-        ("defaultRowCommitVersion", pa.int64()),
-        ("clusteringProvider", pa.string()),
-    ]
-)
+_ADD = pa.struct([*((theirs, type_) for theirs, _, type_ in frames.FROM_ADD), ("deletionVector", _VECTOR)])
 _REMOVE = pa.struct(
     [
         ("path", pa.string()),
@@ -237,18 +223,11 @@ def _add_table(frame: pa.RecordBatch, schema: pa.Schema, snapshot: Snapshot) -> 
     path, spellings = frame.column("path"), frame.column("log_path")
     if spellings.null_count < frame.num_rows or not pc.all(pc.match_substring_regex(path, paths.UNESCAPED)).as_py():
         path = pa.array([o or paths.encode(p) for p, o in zip(path.to_pylist(), spellings.to_pylist(), strict=True)], pa.string())
-    columns = {
+    columns = {theirs: frame.column(ours) for theirs, ours, _ in frames.FROM_ADD} | {
         "path": path,
         "partitionValues": _without_nulls(frame.column("partition_values")),
-        "size": frame.column("size"),
-        "modificationTime": frame.column("modification_time"),
         "dataChange": pa.repeat(pa.scalar(False), frame.num_rows),
-        "stats": frame.column("stats"),
-        "tags": frame.column("tags"),
         "deletionVector": _vectors(frame),
-        "baseRowId": frame.column("base_row_id"),
-        "defaultRowCommitVersion": frame.column("commit_version"),
-        "clusteringProvider": frame.column("clustering"),
     }
     type_ = schema.field("add").type
     if type_.get_field_index("stats_parsed") >= 0:
@@ -273,5 +252,5 @@ def _without_nulls(maps: pa.MapArray) -> pa.MapArray:
 
 
 def _vectors(frame: pa.RecordBatch) -> pa.Array:
-    arrays = [frame.column(name).cast(f.type) for name, f in zip(("dv_type", "dv_path", "dv_offset", "dv_size", "dv_cardinality"), _VECTOR, strict=True)]
+    arrays = [frame.column(ours).cast(f.type) for (_, ours, _), f in zip(frames.FROM_VECTOR, _VECTOR, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=list(_VECTOR), mask=frame.column("dv_type").is_null())

@@ -18,7 +18,7 @@ from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor
 
 MAP = pa.map_(pa.string(), pa.string())
-_FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
+FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
     ("path", "path", pa.string()),
     ("partitionValues", "partition_values", MAP),
     ("size", "size", pa.int64()),
@@ -30,16 +30,16 @@ _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
     ("defaultRowCommitVersion", "commit_version", pa.int64()),
     ("clusteringProvider", "clustering", pa.string()),
 )
-ADD_FIELDS = (*(field for field, _, _ in _FROM_ADD), "deletionVector")
+ADD_FIELDS = (*(field for field, _, _ in FROM_ADD), "deletionVector")
 """The fields of a checkpoint's `add` struct from which a frame is built."""
-_FROM_VECTOR: tuple[tuple[str, str, pa.DataType], ...] = (
+FROM_VECTOR: tuple[tuple[str, str, pa.DataType], ...] = (
     ("storageType", "dv_type", pa.string()),
     ("pathOrInlineDv", "dv_path", pa.string()),
     ("offset", "dv_offset", pa.int64()),
     ("sizeInBytes", "dv_size", pa.int64()),
     ("cardinality", "dv_cardinality", pa.int64()),
 )
-_TYPES = {name: type_ for _, name, type_ in _FROM_ADD} | {name: type_ for _, name, type_ in _FROM_VECTOR} | {"log_path": pa.string()}
+_TYPES = {name: type_ for _, name, type_ in FROM_ADD} | {name: type_ for _, name, type_ in FROM_VECTOR} | {"log_path": pa.string()}
 _ORDER = ("path", "partition_values", "size", "modification_time", "data_change", "stats", "dv_type", "dv_path", "dv_offset", "dv_size", "dv_cardinality")
 SCHEMA = pa.schema([(name, _TYPES[name]) for name in (*_ORDER, "tags", "base_row_id", "commit_version", "clustering", "log_path")])
 """The columns of a frame of files, and their types."""
@@ -104,9 +104,9 @@ def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
     """A frame of the `add` column of a checkpoint of the table at `root`; rows without a path are left out."""
     valid = pc.is_valid(pc.struct_field(adds, ["path"]))
     adds = adds if pc.all(valid).as_py() else adds.filter(valid)
-    columns = _pick(adds, _FROM_ADD)
+    columns = _pick(adds, FROM_ADD)
     vectors = _field(adds, "deletionVector")
-    columns |= _pick(vectors, _FROM_VECTOR) if vectors is not None else {}
+    columns |= _pick(vectors, FROM_VECTOR) if vectors is not None else {}
     path = columns["path"]
     if "size" not in columns or columns["size"].null_count:
         raise ValueError("an add action lacks its size")

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import orjson
-
 from rowlock.conditions import Condition, named
 from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
 from rowlock.protocol import names
 from rowlock.protocol.names import LogFile
-from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.storage.store import ObjectStore, json_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,7 @@ class Segment:
 
 def read_hint(store: ObjectStore) -> int | None:
     """The version that `_last_checkpoint` names; None if it does not exist or cannot be parsed."""
-    try:
-        raw = orjson.loads(store.get(names.LAST_CHECKPOINT))
-    except (NotFound, orjson.JSONDecodeError):
-        return None
-    version = raw.get("version") if isinstance(raw, dict) else None
+    version = (json_object(store, names.LAST_CHECKPOINT) or {}).get("version")
     return version if isinstance(version, int) and version >= 0 else None
 
 

@@ -173,20 +173,23 @@ def metadata_from(raw: Json) -> Metadata:
 
 def metadata_json(metadata: Metadata) -> Json:
     """The JSON object of a `metaData` action."""
-    out: Json = {"id": metadata.id}
-    if metadata.name is not None:
-        out["name"] = metadata.name
-    if metadata.description is not None:
-        out["description"] = metadata.description
-    out |= {
-        "format": {"provider": metadata.format_provider, "options": dict(metadata.format_options)},
-        "schemaString": metadata.schema_string,
-        "partitionColumns": list(metadata.partition_columns),
-        "configuration": string_values(metadata.configuration),
-    }
-    if metadata.created_time_ms is not None:
-        out["createdTime"] = metadata.created_time_ms
-    return out
+    return _without_nulls(
+        {
+            "id": metadata.id,
+            "name": metadata.name,
+            "description": metadata.description,
+            "format": {"provider": metadata.format_provider, "options": dict(metadata.format_options)},
+            "schemaString": metadata.schema_string,
+            "partitionColumns": list(metadata.partition_columns),
+            "configuration": string_values(metadata.configuration),
+            "createdTime": metadata.created_time_ms,
+        }
+    )
+
+
+def _without_nulls(fields: Json) -> Json:
+    """The fields without those that are null, which an action leaves out."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def protocol_from(raw: Json) -> Protocol:
@@ -198,12 +201,9 @@ def protocol_from(raw: Json) -> Protocol:
 
 def protocol_json(protocol: Protocol) -> Json:
     """The JSON object of a `protocol` action."""
-    out: Json = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
-    if protocol.reader_features is not None:
-        out["readerFeatures"] = sorted(protocol.reader_features)
-    if protocol.writer_features is not None:
-        out["writerFeatures"] = sorted(protocol.writer_features)
-    return out
+    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    versions = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
+    return versions | {name: sorted(listed) for name, listed in features.items() if listed is not None}
 
 
 def txn_from(raw: Json) -> SetTransaction:
@@ -213,10 +213,7 @@ def txn_from(raw: Json) -> SetTransaction:
 
 def txn_json(txn: SetTransaction) -> Json:
     """The JSON object of a `txn` action."""
-    out: Json = {"appId": txn.app_id, "version": txn.version}
-    if txn.last_updated_ms is not None:
-        out["lastUpdated"] = txn.last_updated_ms
-    return out
+    return _without_nulls({"appId": txn.app_id, "version": txn.version, "lastUpdated": txn.last_updated_ms})
 
 
 def domain_from(raw: Json) -> DomainMetadata:

@@ -48,9 +48,9 @@ def column_defaults(schema: StructType) -> dict[str, str]:
     return {f.name: str(text) for f in schema.fields if (text := f.metadata.get(CURRENT_DEFAULT)) is not None}
 
 
-def inner_defaults(schema: StructType) -> Iterator[str]:
-    """Dotted names of nested fields that claim a default; no writer gives them one."""
-    return (".".join(path) for path, f in schema.all_fields() if len(path) > 1 and CURRENT_DEFAULT in f.metadata)
+def inner_fields(schema: StructType, key: str) -> Iterator[str]:
+    """Dotted names of nested fields whose metadata claim what only columns can have: a default, or to be generated."""
+    return (".".join(path) for path, f in schema.all_fields() if len(path) > 1 and key in f.metadata)
 
 
 def constant(field: StructField) -> Constant:
@@ -132,11 +132,6 @@ def generated_columns(schema: StructType, partition_columns: Collection[str] = (
         for f in schema.fields
         if (text := f.metadata.get(GENERATION_EXPRESSION)) is not None
     )
-
-
-def inner_generated(schema: StructType) -> Iterator[str]:
-    """Dotted names of nested fields that claim to be generated; no writer computes such fields."""
-    return (".".join(path) for path, f in schema.all_fields() if len(path) > 1 and GENERATION_EXPRESSION in f.metadata)
 
 
 IDENTITY = "identityColumns"

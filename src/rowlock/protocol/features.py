@@ -9,7 +9,7 @@ with deltalake 1.6; a test checks them again.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -19,13 +19,14 @@ from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR, unknown_bounds
 from rowlock.protocol.column_values import (
+    CURRENT_DEFAULT,
     DEFAULTS,
     GENERATED,
+    GENERATION_EXPRESSION,
     IDENTITY,
     column_defaults,
     generated_columns,
-    inner_defaults,
-    inner_generated,
+    inner_fields,
     is_identity,
     problem_of as identity_problem_of,
 )
@@ -71,10 +72,6 @@ def _inside(paths: Iterator[str]) -> str | None:
     return next((f"of {path}, which is inside a column" for path in paths), None)
 
 
-def _first(texts: Iterable[str]) -> str | None:
-    return next(iter(texts), None)
-
-
 FEATURES: tuple[Feature, ...] = (
     Feature("appendOnly", legacy=2),
     Feature("invariants", legacy=2),
@@ -84,7 +81,7 @@ FEATURES: tuple[Feature, ...] = (
         GENERATED,
         legacy=4,
         columns=lambda schema: [g.name for g in generated_columns(schema)],
-        problem=lambda schema, partitions: _inside(inner_generated(schema)),
+        problem=lambda schema, partitions: _inside(inner_fields(schema, GENERATION_EXPRESSION)),
     ),
     Feature("columnMapping", reads=True, legacy=5, asked=lambda configuration: column_mapping_mode(configuration) != "none"),
     Feature(IDENTITY, legacy=6, columns=lambda schema: [f.name for f in schema.fields if is_identity(f)], problem=identity_problem_of),
@@ -95,7 +92,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("typeWidening", reads=True, asked=_on("delta.enableTypeWidening")),
     *(Feature(name, reads=True) for name in ("typeWidening-preview", "variantType", "variantType-preview", "variantShredding", "variantShredding-preview")),
     Feature("inCommitTimestamp", asked=_on("delta.enableInCommitTimestamps")),
-    Feature(DEFAULTS, columns=column_defaults, problem=lambda schema, partitions: _inside(inner_defaults(schema))),
+    Feature(DEFAULTS, columns=column_defaults, problem=lambda schema, partitions: _inside(inner_fields(schema, CURRENT_DEFAULT))),
     Feature("domainMetadata"),
     Feature("rowTracking", asked=_on("delta.enableRowTracking"), needs="domainMetadata"),  # a domain holds the row id high-water mark
     Feature("clustering", needs="domainMetadata"),
@@ -181,7 +178,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
     listed = writer_features(protocol)
     for f in FEATURES:
         unlisted = (f"of {name}, without the feature in the protocol" for name in f.columns(schema) if f.name not in {*listed, ZONELESS})
-        if problem := f.problem(schema, metadata.partition_columns) or _first(unlisted):
+        if problem := f.problem(schema, metadata.partition_columns) or next(unlisted, None):
             raise _refusal(f"{f.name} ({problem})", "write", table)
     if missing := writer_features(supporting(protocol, metadata)) - listed:
         raise _refusal(f"what needs {min(missing)}, which the protocol does not list", "write", table)

@@ -29,7 +29,7 @@ _PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file of the log. `part`/`parts` of a multi-part checkpoint count from 1; `end_version` of a compacted log is inclusive."""
+    """One file of the log. `part`/`parts` of a multi-part checkpoint count from 1."""
 
     key: str
     kind: Kind
@@ -37,7 +37,6 @@ class LogFile:
     part: int = 0
     parts: int = 0
     uuid: str | None = None
-    end_version: int | None = None
     size_bytes: int = 0
     modified_ms: int = 0
 
@@ -64,7 +63,7 @@ def parse(key: str, *, size_bytes: int = 0, modified_ms: int = 0) -> LogFile | N
         return file(kind="multipart", version=version, part=int(match["part"]), parts=int(match["parts"]))
     if match["uuid"]:
         return file(kind="v2_checkpoint", version=version, part=1, parts=1, uuid=match["uuid"])
-    return file(kind="compacted", version=version, end_version=int(match["end"]))
+    return file(kind="compacted", version=version)
 
 
 def commit_key(version: int) -> str:
@@ -80,11 +79,6 @@ def checkpoint_key(version: int) -> str:
 def v2_checkpoint_key(version: int, uuid: str) -> str:
     """The key of a V2 checkpoint as Parquet, under a name of its own."""
     return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.{uuid}.parquet"
-
-
-def multipart_key(version: int, part: int, parts: int) -> str:
-    """The key of one part, from 1, of a multi-part checkpoint."""
-    return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"
 
 
 def checksum_key(version: int) -> str:

@@ -174,7 +174,7 @@ def _with_bounds(
     for path, type_ in leaves:
         if (found := bounds.get(path)) is not None:
             _put_bounds(path, type_, found[0], found[1], lows, highs, text_characters)
-    return _render(num_rows, lows, highs, nulls, tight=True)
+    return _render(num_rows, lows, highs, nulls)
 
 
 def _scalar_value(scalar: pa.Scalar) -> Any:
@@ -222,7 +222,7 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
         if any(b is None for pair in bounds for b in pair) or (isinstance(type_, PrimitiveType) and type_.name in ("float", "double")):
             continue  # a footer may leave out NaN, which Spark orders above every number
         _put_bounds(path, type_, min(b[0] for b in bounds), max(b[1] for b in bounds), lows, highs, text_characters)
-    return _render(metadata.num_rows, lows, highs, nulls, tight=True)
+    return _render(metadata.num_rows, lows, highs, nulls)
 
 
 def footer_statistics(metadata: pq.FileMetaData, column: int) -> list[Any]:
@@ -318,10 +318,10 @@ def _nested(values: Mapping[ColumnPath, Any]) -> dict[str, Any]:
     return out
 
 
-def _render(num_records: int, lows: Mapping[ColumnPath, Any], highs: Mapping[ColumnPath, Any], nulls: Mapping[ColumnPath, int], *, tight: bool) -> str:
+def _render(num_records: int, lows: Mapping[ColumnPath, Any], highs: Mapping[ColumnPath, Any], nulls: Mapping[ColumnPath, int]) -> str:
     parts = {"minValues": lows, "maxValues": highs, "nullCount": nulls}
     body = ",".join(f'"{name}":{_json(_nested(values))}' for name, values in parts.items())
-    return f'{{"numRecords":{num_records},{body},"tightBounds":{"true" if tight else "false"}}}'
+    return f'{{"numRecords":{num_records},{body},"tightBounds":true}}'
 
 
 def _json(value: Any) -> str:

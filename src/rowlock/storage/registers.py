@@ -128,14 +128,6 @@ class DynamoDbRegisters:
         return Committed()
 
 
-def _create_dynamodb_table(name: str, options: Mapping[str, str] | None = None) -> None:
-    """Creates the DynamoDB table for leases, billed by request, if it does not exist, and waits until it can be used.
-
-    Raises as `storage.dynamodb.settings.create_table` does.
-    """
-    ensure_table(client_of(options), name, {"register": "HASH"}, "name another table in the lock provider, dynamodb:TABLE")
-
-
 TABLE = "rowlock_registers"
 _CREATE = f"CREATE TABLE IF NOT EXISTS {TABLE} (register text PRIMARY KEY, content bytea NOT NULL, tag bigint NOT NULL)"
 _READ = f"SELECT content, tag FROM {TABLE} WHERE register = %s"
@@ -263,7 +255,9 @@ def create_lock_table(provider: str, storage_options: Mapping[str, str] | None =
     arguments.text(provider, "provider")
     options = arguments.text_by_text(storage_options, "storage_options")
     if provider.startswith("dynamodb:"):
-        return _create_dynamodb_table(provider.removeprefix("dynamodb:"), options or None)
+        name = provider.removeprefix("dynamodb:")
+        ensure_table(client_of(options or None), name, {"register": "HASH"}, "name another table in the lock provider, dynamodb:TABLE")
+        return
     if (dsn := _dsn(provider, {**os.environ, **options})) is not None:
         return _create_postgresql_table(dsn)
     raise _unknown_provider(provider)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
+import orjson
+
 from rowlock import clock
 from rowlock.exceptions import StorageError as StorageError
 from rowlock.protocol.paths import check_key
@@ -219,6 +221,15 @@ def time_ms(store: ObjectStore) -> int | None:
         return store.modified_ms(key)
     finally:
         discard(store, (key,))
+
+
+def json_object(store: ObjectStore, key: str) -> dict[str, Any] | None:
+    """The JSON object that a file holds; None where there is no such file, or it holds something else."""
+    try:
+        value = orjson.loads(store.get(key))
+    except (NotFound, orjson.JSONDecodeError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def discard(store: ObjectStore, keys: Iterable[str]) -> None:

@@ -124,7 +124,7 @@ def test_the_part_before_the_newest_expired_checkpoint_goes(time: Movable) -> No
     store.put(names.checksum_key(6), b"{}")
     for first, last in ((0, 4), (6, 9), (7, 9)):
         store.put(f"_delta_log/{first:020d}.{last:020d}.compacted.json", b"")
-    store.put(names.multipart_key(3, 1, 2), b"half of a checkpoint")
+    store.put(f"{names.LOG_DIRECTORY}/{3:020d}.checkpoint.{1:010d}.{2:010d}.parquet", b"half of a checkpoint")
     store.put("_delta_log/notes.txt", b"not of the log")
     assert clean(store) == 6 + 1 + 1 + 2 + 1
     assert versions(store) == list(range(6, 13)) and versions(store, "checkpoint") == [6, 9, 12]

@@ -230,7 +230,7 @@ def test_gaps_and_rubbish() -> None:
         log.latest()
     log.store.put(names.commit_key(6), kept)
     log.store.put("_delta_log/_last_checkpoint", b"rubbish")
-    log.store.put(names.multipart_key(10, 1, 2), b"half of a checkpoint")
+    log.store.put(f"{names.LOG_DIRECTORY}/{10:020d}.checkpoint.{1:010d}.{2:010d}.parquet", b"half of a checkpoint")
     log.store.put("_delta_log/00000000000000000013.json.tmp", b"x")
     assert log.latest().version == 12, "a hint, an unfinished checkpoint and other files do no harm"
     log.store.put(names.checkpoint_key(10), b"not a checkpoint")
@@ -247,7 +247,7 @@ def test_a_multipart_checkpoint_is_read_when_it_is_whole() -> None:
     for part, rows in ((1, table.slice(0, 5)), (2, table.slice(5))):
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink)
-        log.store.put(names.multipart_key(10, part, 2), sink.getvalue().to_pybytes())
+        log.store.put(f"{names.LOG_DIRECTORY}/{10:020d}.checkpoint.{part:010d}.{2:010d}.parquet", sink.getvalue().to_pybytes())
     for version in range(10):
         log.store.delete(names.commit_key(version))
     assert {a.key for a in log.latest().files.adds()} == {a.key for a in live.values()}

@@ -12,8 +12,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import orjson
-
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.maintenance.check.finding import Finding, Level, finding, of_versions, spans
 from rowlock.maintenance.check.log import Step
@@ -25,7 +23,7 @@ from rowlock.protocol.paths import partition_directory
 from rowlock.protocol.schema import DataType, StructType
 from rowlock.storage.dynamodb import ArbitratedStore, Entry
 from rowlock.storage.dynamodb.entries import spellings
-from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.storage.store import NotFound, ObjectStore, json_object
 
 _MOST_PATHS = 500_000
 _ENGINES = (
@@ -118,11 +116,7 @@ def writer_findings(commits: Sequence[SeenCommit], root: str, *, arbitrated: boo
 
 def _checksum_txn_id(store: ObjectStore, version: int) -> str | None:
     """The txnId in a version's checksum file; None if there is none or it cannot be parsed, since checksums are optional."""
-    try:
-        checksum = orjson.loads(store.get(names.checksum_key(version)))
-    except (NotFound, orjson.JSONDecodeError):
-        return None
-    value = checksum.get("txnId") if isinstance(checksum, dict) else None
+    value = (json_object(store, names.checksum_key(version)) or {}).get("txnId")
     return value if isinstance(value, str) else None
 
 
