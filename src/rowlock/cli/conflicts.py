@@ -5,14 +5,14 @@ Both read the log and the recorded failed tries, and need no Spark.  Advice is p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -143,11 +143,13 @@ def plain(text: str) -> Text:
     return Text("".join(c if c.isprintable() else "�" for c in text))
 
 
-def _table(*columns: str) -> Table:
+def _table(*columns: str, rows: Iterable[Sequence[RenderableType]] = ()) -> Table:
     """A table without borders; columns whose names end with a space hold numbers and are aligned right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in columns:
         table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -195,44 +197,31 @@ def _cell(pair: Pair | None) -> Text:
 
 
 def _hot(hot: Sequence[Hotspot], name: Callable[[str], str]) -> Table:
-    table = _table("", "conflicts ", "by")
-    for h in hot[:SHOWN]:
-        table.add_row(plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations)))
-    return table
+    return _table("", "conflicts ", "by", rows=((plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations))) for h in hot[:SHOWN]))
 
 
 def _keys(keys: Sequence[Keys]) -> Table:
-    table = _table("column", "statements ", "most frequent", "from ", "to ")
-    for k in keys:
-        values = ", ".join(f"{value} ({n})" for value, n in k.values[:3])
-        table.add_row(
-            plain(k.column),
-            f"{k.runs:,}",
-            plain(values or ("ranges" if k.low is not None else "MERGE key")),
-            *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)),
-        )
-    return table
+    def row(k: Keys) -> Sequence[RenderableType]:
+        values = ", ".join(f"{value} ({n})" for value, n in k.values[:3]) or ("ranges" if k.low is not None else "MERGE key")
+        return plain(k.column), f"{k.runs:,}", plain(values), *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high))
+
+    return _table("column", "statements ", "most frequent", "from ", "to ", rows=map(row, keys))
 
 
 def _failed(failed: Sequence[Run]) -> Table:
-    table = _table("at (UTC)", "operation", "why", "conflict with", "work lost ")
-    for run in list(reversed(failed))[:SHOWN]:
+    def row(run: Run) -> Sequence[RenderableType]:
         winner = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
-        table.add_row(
-            _time(run.at_ms, 1),
-            plain(run.operation),
-            plain(run.error.removesuffix("Exception") or run.outcome),
-            plain(winner),
-            f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s",
-        )
-    return table
+        texts = map(plain, (run.operation, run.error.removesuffix("Exception") or run.outcome, winner))
+        return _time(run.at_ms, 1), *texts, f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s"
+
+    return _table("at (UTC)", "operation", "why", "conflict with", "work lost ", rows=map(row, list(reversed(failed))[:SHOWN]))
 
 
 def _overwritten(over: Sequence[Overwriting]) -> Table:
-    table = _table("earlier", "later", "rows ", "outcome")
-    for o in over[:SHOWN]:
-        table.add_row(plain(f"{o.earlier} {o.earlier_operation}"), plain(f"{o.later} {o.later_operation}"), f"{o.rows:,}", plain(_outcome(o)))
-    return table
+    def row(o: Overwriting) -> Sequence[RenderableType]:
+        return plain(f"{o.earlier} {o.earlier_operation}"), plain(f"{o.later} {o.later_operation}"), f"{o.rows:,}", plain(_outcome(o))
+
+    return _table("earlier", "later", "rows ", "outcome", rows=map(row, over[:SHOWN]))
 
 
 def _outcome(o: Overwriting) -> str:

@@ -60,9 +60,9 @@ def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Origin | N
     return RowBlock(kind, statement, table.num_rows, table.nbytes, StagedRows((table,)), origin)
 
 
-def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Origin | None = None) -> RowBlock[StagedRows]:
+def file_block(kind: Kind, statement: int, files: Sequence[AddFile], origin: Origin | None = None) -> RowBlock[StagedRows]:
     """A block of the rows of data files that are already written."""
-    return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), StagedRows(files=tuple(files)), origin, group)
+    return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), StagedRows(files=tuple(files)), origin)
 
 
 def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:

@@ -34,7 +34,7 @@ class MaterializedIds:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._kept: Cache[Stored] = Cache(ROW_IDS, _size)
+        self._kept: Cache[Stored] = Cache(ROW_IDS, lambda stored: 128 + sum(held.nbytes for held in stored if held is not None))
 
     def forget(self) -> None:
         """Empties the cache; needed where another table was created at the same place."""
@@ -75,7 +75,3 @@ def held_ids(rows: pa.Table, columns: MaterializedColumns, num_rows: int) -> tup
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return np.asarray(pc.fill_null(column.cast(pa.int64()), NONE).to_numpy(), dtype=np.int64)
-
-
-def _size(stored: Stored) -> int:
-    return 128 + sum(held.nbytes for held in stored if held is not None)

@@ -30,16 +30,6 @@ def work_of(txn: Pending) -> Work:
     return Work(rows=rows, size_bytes=sum(b.size_bytes for b in blocks), seconds=round(sum(txn.watch.seconds.values()), 4))
 
 
-@contextmanager
-def recorded(txn: Pending, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> Iterator[None]:
-    """Records the attempt if the block raises a RowlockError, and lets the error pass."""
-    try:
-        yield
-    except RowlockError as error:
-        record(txn, error, operation, parameters, attempt)
-        raise
-
-
 def record(txn: Pending, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
     """Records the failure of a transaction, once for each transaction.  Never raises: the original error matters more.
 

@@ -23,11 +23,12 @@ from rowlock.exceptions import (
     InvalidInput,
     MetadataChangedException,
     ProtocolChangedException,
+    RowlockError,
 )
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.transaction.definition import creation
-from rowlock.transaction.failed_attempt import recorded, work_of
+from rowlock.transaction.failed_attempt import record, work_of
 from rowlock.transaction.rebase.onto_head import check_source, stage, stage_appends
 from rowlock.transaction.staged_statements import commit
 from rowlock.transaction.state.options import Options
@@ -77,7 +78,8 @@ class Transaction(Pending):
             for version in statement.source_versions:
                 self.note_read(version)
         first, program = len(self.program), [*self.program, *statements]
-        slices = [left for s in self._all_candidates([s for s in statements if s.touches]) if (left := self._untouched(s)) is not None]
+        candidates = {s.path: s for statement in statements if statement.touches for s in self.candidates(statement)}
+        slices = [left for path in sorted(candidates) if (left := self._untouched(candidates[path])) is not None]
         with self.watch.time("stage"):
             if self.table.only_appends and all(s.kind == "append" for s in program):
                 effects, self.staged_rows = stage_appends(program, first, self.effects), {}
@@ -97,8 +99,11 @@ class Transaction(Pending):
         """
         self.reads_table = True
         if version is not None and version != self.base.version and self.options.on_conflict != "lockless":
-            with recorded(self, "WRITE" if not self.program else self.program[-1].kind.upper(), {}):
+            try:
                 check_source(self, version)
+            except RowlockError as error:
+                record(self, error, self.program[-1].kind.upper() if self.program else "WRITE", {})
+                raise
 
     def _untouched(self, piece: Slice) -> Slice | None:
         """The rows of a slice that no statement of the transaction has changed yet; changed rows are staged as new images."""
@@ -107,10 +112,6 @@ class Transaction(Pending):
             return piece
         dead = ours | piece.without if piece.without else ours
         return None if piece.file.num_records is not None and len(dead) >= piece.file.num_records else Slice(piece.file, without=dead)
-
-    def _all_candidates(self, reading: Sequence[Statement]) -> list[Slice]:
-        slices = {s.path: s for statement in reading for s in self.candidates(statement)}
-        return [slices[p] for p in sorted(slices)]
 
     def commit(self, operation: str, parameters: Mapping[str, Any] | None = None) -> Receipt:
         """Commits, after a rebase for each time that others committed first.  See `staged_statements.commit`."""

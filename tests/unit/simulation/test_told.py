@@ -34,7 +34,7 @@ _row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actio
         (TableLog, "at", _no_version, "failed without a reason: VersionNotFound", 0),
         (actions, "parameters", _refuses, "failed without a reason: InvalidInput", 0),
         (metrics, "row_counts", lambda txn: {kind: n + 1 for kind, n in _row_counts(txn).items()}, "metrics of version", 0),
-        (metrics, "_new_files", lambda files: [], "metrics of version", 0),
+        (metrics, "_whole_files", lambda files: ([], list(files.removes)), "metrics of version", 0),
         (onto_head, "refuse_on_append_only", lambda head: None, "append-only: version", 75),
         (restore, "with_marks_of", lambda metadata, head: metadata, "was given 2 times", 24),
         (LiveFiles, "total_size_bytes", property(lambda _: 7), "the size of version", 0),

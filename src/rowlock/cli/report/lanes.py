@@ -258,10 +258,8 @@ NameOf = Callable[[Run], Writer]
 
 def lane_names(runs: Sequence[Run]) -> NameOf:
     """The grouping of runs into lanes: by process; if that makes too many lanes by application and host, else by application."""
-    for name_of in (_by_process, _by_host, _by_application):
-        if len({name_of(run) for run in runs}) <= MAX_LANES:
-            return name_of
-    return _by_application
+    finest: tuple[NameOf, ...] = (lambda run: run.writer, lambda run: replace(run.writer, process=None))
+    return next((name_of for name_of in finest if len({name_of(run) for run in runs}) <= MAX_LANES), lambda run: Writer(run.writer.application))
 
 
 def label(writer: Writer) -> str:
@@ -301,18 +299,6 @@ def drawing(history: History) -> Drawing:
         left_out=tuple(text for text in left_out if text),
         phases=frozenset(p.name for b in bars for p in b.parts),
     )
-
-
-def _by_process(run: Run) -> Writer:
-    return run.writer
-
-
-def _by_host(run: Run) -> Writer:
-    return replace(run.writer, process=None)
-
-
-def _by_application(run: Run) -> Writer:
-    return Writer(run.writer.application)
 
 
 def _lanes(runs: Sequence[Run], name_of: NameOf) -> tuple[dict[Writer, list[Run]], list[list[Run]]]:

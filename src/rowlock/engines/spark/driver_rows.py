@@ -69,7 +69,7 @@ class Addressed:
 def addressed_by_index(result: pa.Table, file_paths: tuple[str, ...]) -> Addressed:
     """Rows that Spark computed from `with_address_columns`, their address columns turned into provenance."""
     files = np.asarray(pc.cast(result.column(PATH), pa.int32()).to_numpy(zero_copy_only=False), dtype=np.int32)
-    return Addressed(result.drop_columns([PATH, POSITION]), Provenance(file_paths, files, _positions(result)))
+    return Addressed(result.drop_columns([PATH, POSITION]), Provenance(file_paths, files, np.asarray(result.column(POSITION).to_numpy(), dtype=np.int64)))
 
 
 def addressed_by_hash(result: pa.Table, names: Mapping[int, str]) -> Addressed:
@@ -101,10 +101,6 @@ def in_slice(piece: Slice, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.b
         return np.ones(len(positions), dtype=np.bool_)
     marked = np.isin(positions, bitmap_to_numpy(piece.only if piece.only is not None else piece.without or BitMap64()))
     return marked if piece.only is not None else ~marked
-
-
-def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
-    return np.asarray(table.column(POSITION).to_numpy(), dtype=np.int64)
 
 
 class TooManyRows(Exception):

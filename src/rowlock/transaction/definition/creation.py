@@ -13,7 +13,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.conditions import named
-from rowlock.exceptions import InvalidInput, RowlockError, SchemaMismatch, StatementRefused, TableExists
+from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, TableExists
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, features, row_tracking, schema as schemas, schema_fit
@@ -55,8 +55,7 @@ def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
         protocol = features.with_feature(head.protocol, "clustering")
         return HeadActions(protocol=protocol, domains=(clustering.clustering_domain(stored),))
 
-    before = clustering.logical_columns((head := state.refresh()).domains, head.schema, head.table)
-    parameters = {"oldClusteringColumns": _text(before), "newClusteringColumns": _text(columns)}
+    parameters = {"oldClusteringColumns": _text(state.refresh().clustering_columns), "newClusteringColumns": _text(columns)}
     return commit_from_head(state, "CLUSTER BY", parameters, make)
 
 
@@ -141,9 +140,6 @@ class NewTable(Single):
     def phase(self, name: str) -> None:
         reached(name, self, current_observer())
 
-    def failed(self, error: RowlockError) -> None:
-        """Nothing: failed attempts are recorded beside a table, and there is none."""
-
 
 NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
 
@@ -153,7 +149,6 @@ def new_metadata(
     partition_columns: Sequence[str],
     configuration: Mapping[str, str],
     *,
-    name: str | None = None,
     description: str | None = None,
     table: str | None = None,
 ) -> Metadata:
@@ -170,7 +165,6 @@ def new_metadata(
     merged = row_tracking.with_column_names(merged, clock.new_id)
     metadata = Metadata(
         id=clock.new_id(),
-        name=name,
         description=description,
         format_provider="parquet",
         format_options={},
@@ -214,16 +208,13 @@ def create(
     configuration: Mapping[str, str] | None = None,
     *,
     cluster_by: Sequence[ColumnPath] = (),
-    name: str | None = None,
     description: str | None = None,
-    operation: str = "CREATE TABLE",
-    adds: Sequence[AddFile] = (),
     managed: bool = False,
 ) -> Receipt:
     """Creates an empty table.  Of concurrent creations one wins and the others raise TableExists."""
-    metadata = new_metadata(schema_string, partition_columns, configuration or {}, name=name, description=description, table=state.store.root)
+    metadata = new_metadata(schema_string, partition_columns, configuration or {}, description=description, table=state.store.root)
     check_new_table(metadata, state.store.root, clustered=bool(cluster_by))
-    return create_from(state, metadata, operation=operation, parameters=parameters_of(metadata, cluster_by, managed), cluster_by=cluster_by, adds=adds)
+    return create_from(state, metadata, operation="CREATE TABLE", parameters=parameters_of(metadata, cluster_by, managed), cluster_by=cluster_by)
 
 
 def widened(metadata: Metadata, schema: StructType, table: str) -> Metadata:
@@ -365,19 +356,17 @@ def refuse_uncounted(file: AddFile) -> int:
     raise InvalidInput(f"Row ids cannot be given to {file.path}: its statistics do not say how many rows it has")
 
 
-def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool = True) -> Receipt:
-    """Removes table properties.  Raises InvalidInput for those by which rows keep their ids."""
+def unset_properties(state: SharedState, keys: Sequence[str]) -> Receipt:
+    """Removes table properties; names that are not set are passed over.  Raises InvalidInput for those by which rows keep their ids."""
     if fixed := [k for k in keys if k in (row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)]:
         raise InvalidInput(f"Property {fixed[0]} cannot be unset: it names the column in which rewritten rows keep their ids", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
-        if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):
-            raise InvalidInput(f"Property {missing[0]!r} is not set", table=state.store.root)
         after = replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
         validate_together(after.configuration, state.store.root, given={})
         return column_mapping.with_changed_mode(head.metadata, after, state.store.root)
 
-    return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)
+    return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": True}, change)
 
 
 def widest(old: Protocol, new: Protocol) -> Protocol:

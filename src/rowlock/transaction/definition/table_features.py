@@ -274,14 +274,9 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
         )  # what cannot be set is refused before anything is done
         commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
         with progress.work("ROW ID BACKFILL", state.store.root):
-            _backfill(state, engine)
+            while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
+                pass  # as many commits as it takes
     return creation.set_properties(state, properties)
-
-
-def _backfill(state: SharedState, engine: AppendEngine) -> None:
-    """Gives ids to all rows that have none, in as many commits as it takes."""
-    while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
-        pass
 
 
 def _upgrade(head: Snapshot) -> HeadActions | None:

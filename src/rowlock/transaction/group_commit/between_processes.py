@@ -36,7 +36,7 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
-from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError
+from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError, discard
 from rowlock.threads import side_by_side
 from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit import group
@@ -266,18 +266,8 @@ def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
     shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
     try:
         for share in shares:  # daemons: a program ends when it ends, whatever the store does
-            threads.start(partial(_delete_all, store, share), "rowlock queue")
+            threads.start(partial(discard, store, share), "rowlock queue")
     except RuntimeError:  # the interpreter is about to end
         shares = []
     if not shares:
-        _delete_all(store, keys)
-
-
-def _delete_all(store: ObjectStore, keys: Sequence[str]) -> None:
-    for key in keys:
-        _delete(store, key)
-
-
-def _delete(store: ObjectStore, key: str) -> None:
-    with suppress(StorageError, OSError):
-        store.delete(key)
+        discard(store, keys)

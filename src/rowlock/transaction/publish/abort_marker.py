@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rowlock import clock
-from rowlock.exceptions import RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.transaction.publish import outcome
@@ -19,7 +18,7 @@ ABORT = "ROWLOCK ABORT"
 class AbortMarker(Single):
     """A version without file actions whose commitInfo says that transaction `of`, staged at `since`, must not be committed.
 
-    `found` is the commit that contains the transaction, if another process has committed it first.
+    `found` is the commit that contains the transaction, if another process has committed it first.  Its phases and its error the transaction has told itself.
     """
 
     options = Options(turns=False)  # its writer has failed already and should not make others wait
@@ -50,9 +49,3 @@ class AbortMarker(Single):
 
     def receipt(self, version: int | None) -> Receipt:
         return Receipt(version, self.read_version, self.txn_id, ABORT, attempts=self.attempts)
-
-    def phase(self, name: str) -> None:
-        """Does nothing: the transaction has reported its phases itself."""
-
-    def failed(self, error: RowlockError) -> None:
-        """Does nothing: the transaction's own error has been recorded already."""

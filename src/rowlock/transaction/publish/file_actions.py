@@ -21,7 +21,6 @@ from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed as feed
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, RemoveFile
-from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 from rowlock.protocol.features import vectors_allowed
 from rowlock.protocol.placement import Placement
 from rowlock.protocol.statistics import widened
@@ -61,7 +60,10 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
         survivors = []
     marked = [(t.head, t.dead, t.num_rows) for t in survivors] + [(s.add, s.dead, s.add.num_records) for s in staged if s.dead]
     descriptors = vectors.store_all([dead for _, dead, _ in marked])
-    adds = [_with_vector(add, vector, num_rows, data_change) for (add, _, num_rows), vector in zip(marked, descriptors, strict=True)]
+    adds = [
+        replace(add, deletion_vector=vector, stats=widened(add.stats, num_rows), data_change=data_change)
+        for (add, _, num_rows), vector in zip(marked, descriptors, strict=True)
+    ]
     adds += [replace(s.add, data_change=data_change) for s in [*staged, *copies] if not s.dead]
     for add, (_, dead, _) in zip(adds, marked, strict=False):
         vectors.remember(add, dead)
@@ -86,7 +88,6 @@ def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: AppendEngine,
     rows = tuple(b for b in blocks if b.kind != "matched")
     if len(rows) != len(staging.blocks) or any(a is not b for a, b in zip(rows, staging.blocks, strict=True)):
         staging.blocks, staging.files = rows, engine.write(rows, snapshot=head, vectors_allowed=allowed)
-        staging.bytes_written += sum(f.add.size_bytes for f in staging.files)
     return staging.files
 
 
@@ -133,12 +134,7 @@ def _copies(touched: Sequence[_Touched], head: Snapshot, engine: Engine, staging
     if missing:
         for path, files in engine.copy(missing, snapshot=head).items():
             staging.copies[keys[path]] = files
-            staging.bytes_written += sum(f.add.size_bytes for f in files)
     return [f for key in keys.values() for f in staging.copies[key]]
-
-
-def _with_vector(add: AddFile, vector: DeletionVectorDescriptor, num_rows: int | None, data_change: bool) -> AddFile:
-    return replace(add, deletion_vector=vector, stats=widened(add.stats, num_rows), data_change=data_change)
 
 
 def placements(blocks: Sequence[RowBlock], staged: Sequence[StagedFile], taken: Mapping[str, BitMap64]) -> dict[str, Placement]:

@@ -36,7 +36,7 @@ def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
     if (rewritten := rewritten_by(txn, files)) is not None:
         return _rewriting_metrics(rewritten)
     rows, kinds = row_counts(txn), {s.kind for s in txn.program}
-    added, removed = _new_files(files), _removed_files(files)
+    added, removed = _whole_files(files)
     sizes = {"numAddedBytes": sum(a.size_bytes for a in added), "numRemovedBytes": sum(r.size_bytes or 0 for r in removed)}
     if "merge" in kinds:
         written = {"numFiles": len(added)} if "append" in kinds else {}
@@ -65,7 +65,7 @@ def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
 
 def _write_metrics(txn: Pending, files: FileActions, rows: Mapping[str, int]) -> dict[str, int]:
     """The metrics of WRITE.  Only an overwrite removes files, and only one with a condition counts the rows that went."""
-    added, removed = _new_files(files), _removed_files(files)
+    added, removed = _whole_files(files)
     out = {
         "numFiles": len(added),
         "numOutputRows": rows["appended"] + files.rows_copied,
@@ -141,10 +141,10 @@ def rewritten_by(txn: Pending, files: FileActions) -> Rewritten | None:
     """The files and bins that a compaction rewrote; None for a transaction with other statements."""
     if not txn.program or any(s.kind != "move" for s in txn.program):
         return None
-    gone = _removed_files(files)
+    new, gone = _whole_files(files)
     vectors = [r.deletion_vector for r in gone if r.deletion_vector is not None]
     return Rewritten(
-        added=tuple(a.size_bytes for a in _new_files(files)),
+        added=tuple(a.size_bytes for a in new),
         removed=tuple(r.size_bytes or 0 for r in gone),
         partitions=len({tuple(sorted((r.partition_values or {}).items())) for r in gone}),
         bins=len({(b.statement, b.group) for b in txn.effects.blocks}) if gone else 0,
@@ -167,16 +167,10 @@ def _rewriting_metrics(rewritten: Rewritten) -> dict[str, int]:
     }
 
 
-def _new_files(files: FileActions) -> list[AddFile]:
-    """The added files without those that only get a new deletion vector, which are removed and added under the same path."""
-    stay = {r.path for r in files.removes}
-    return [a for a in files.adds if a.path not in stay]
-
-
-def _removed_files(files: FileActions) -> list[RemoveFile]:
-    """The removed files without those that only get a new deletion vector."""
-    stay = {a.path for a in files.adds}
-    return [r for r in files.removes if r.path not in stay]
+def _whole_files(files: FileActions) -> tuple[list[AddFile], list[RemoveFile]]:
+    """The files that are added and removed, without those that only get a new deletion vector: these are removed and added under the same path."""
+    stay = {r.path for r in files.removes} & {a.path for a in files.adds}
+    return [a for a in files.adds if a.path not in stay], [r for r in files.removes if r.path not in stay]
 
 
 def operation_parameters(parameters: Mapping[str, Any]) -> dict[str, str]:

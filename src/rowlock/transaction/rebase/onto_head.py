@@ -21,8 +21,6 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyroaring import BitMap64
-
 from rowlock.boundary.effects import Assigned, Effects, LostMatches, RowBlock, survivors
 from rowlock.boundary.engine import Engine, Program, refuse_on_append_only
 from rowlock.boundary.provenance import union_by_path
@@ -379,7 +377,8 @@ def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, 
     gone = delta.gone_by_path()
     lost_matches = LostMatches(effects, gone, engine.provenance)
     fresh = engine.propagate(program, effects, delta.gone, delta.born, snapshot=snapshot, lost_matches=lost_matches)
-    tombstones = union_by_path(_without_gone(effects.tombstones, gone), fresh.tombstones)
+    left = {path: positions - gone[path].covers(positions) if path in gone else positions for path, positions in effects.tombstones.items()}
+    tombstones = union_by_path(left, fresh.tombstones)
     surviving: list[RowBlock] = []
     dropped = 0
     for block in effects.blocks:
@@ -393,7 +392,3 @@ def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, 
     blocks = (*surviving, *(b for b in fresh.blocks if b.num_rows))
     merged = Effects({p: t for p, t in tombstones.items() if t}, blocks, {**effects.counts, **fresh.counts})
     return Rebased(merged, fresh.rows_read, fresh.bytes_read, dropped)
-
-
-def _without_gone(tombstones: Mapping[str, BitMap64], gone: Mapping[str, Slice]) -> dict[str, BitMap64]:
-    return {path: positions - gone[path].covers(positions) if path in gone else positions for path, positions in tombstones.items()}

@@ -52,7 +52,6 @@ class Staging:
     copies: dict[CopyKey, Sequence[StagedFile]] = field(default_factory=dict)
     blocks: tuple[RowBlock, ...] = ()
     files: Sequence[StagedFile] = ()
-    bytes_written: int = 0
     changes: tuple[Effects, Sequence[AddCdcFile]] | None = None
 
 

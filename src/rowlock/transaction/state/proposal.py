@@ -92,7 +92,7 @@ class Proposal(Committing, Protocol):
 
 
 class Single:
-    """The usual steps of a proposal of one transaction that has nothing left to write."""
+    """The usual steps of a proposal of one transaction that has nothing left to write, and of whose phases and failures nobody is told."""
 
     attempts: int
 
@@ -111,3 +111,9 @@ class Single:
         if isinstance(outcome, CommitUnknown):
             raise outcome
         return Over(version) if outcome else None
+
+    def phase(self, name: str) -> None:
+        pass
+
+    def failed(self, error: RowlockError) -> None:
+        pass

@@ -24,7 +24,7 @@ from rowlock.boundary.effects import Effects, StagedFile
 from rowlock.boundary.engine import Engine
 from rowlock.boundary.provenance import union_by_path
 from rowlock.boundary.row_identity import Materialized, Numbers, columns_of, identities_in
-from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, RowlockError, TableNotFound, VersionNotFound
+from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.row_ids import MaterializedIds
@@ -231,7 +231,7 @@ class Close(Single):
         said, staged, head = self._prepared, self._staged, self.head
         decided = {ABORTED: None, BY_HAND: "by hand"}.get(self._word, self._word)
         closed: dict[str, Any] = {"txn_id": said.txn_id, "prepared": said.version, "decided": decided}
-        base = None if staged is None else self._base()
+        base = None if staged is None else head if head.version == said.version else self.state.log.at(said.version)
         if staged is None or base is None or not _fits(base, head):
             info = commit_info(
                 CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record={"closed": {**closed, "void": staged is not None}}
@@ -263,17 +263,8 @@ class Close(Single):
             discard(self.state.store, (self._prepared.post,))
         return over
 
-    def _base(self) -> Snapshot:
-        return self.head if self.head.version == self._prepared.version else self.state.log.at(self._prepared.version)
-
     def receipt(self, version: int | None) -> Receipt:
         return Receipt(version, self.read_version, self.txn_id, CLOSE, attempts=self.attempts)
-
-    def phase(self, name: str) -> None:
-        """Does nothing: the transaction has reported its phases itself."""
-
-    def failed(self, error: RowlockError) -> None:
-        """Does nothing: no work is lost with it."""
 
 
 def _staged_by(store: ObjectStore, prepared: Prepared) -> Commit | None:

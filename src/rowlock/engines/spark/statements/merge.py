@@ -49,8 +49,6 @@ class MergeRun:
 
     def __init__(self, evaluator: Evaluator, plan: MergePlan, snapshot: Snapshot, index: int, ways: Ways) -> None:
         self.evaluator, self.plan, self.snapshot, self.index, self.ways = evaluator, plan, snapshot, index, ways
-        self.outcome = Outcome()
-        self.job = MergeJob(evaluator, plan, snapshot, index, self.outcome)
 
     def over(self, slices: Sequence[Slice], held: Sequence[Found] = (), *, everything: bool = False) -> Outcome:
         """What the MERGE does to the rows of `slices` and to the rows `held` on the driver.
@@ -86,7 +84,9 @@ class MergeRun:
         images = Addressed.of(held)
         for part in (rows, images):
             if part is not None:
-                self._take_pairs(self._driver_pairs(part) if self._few_pairs(part) else self._joined_pairs(part))
+                pairs = self._driver_pairs(part) if self._few_pairs(part) else self._joined_pairs(part)
+                if pairs.num_rows and ACTION in pairs.table.column_names:
+                    self._take(pairs, self.plan.clauses.matched, matched=True)
         if scanned:
             self._scan_pairs(scanned)
         self._check_cardinality()
@@ -166,10 +166,6 @@ class MergeRun:
         joined = a.join(b, names, join_type="inner", use_threads=False)
         return joined.column("i").to_numpy(), joined.column("j").to_numpy()
 
-    def _take_pairs(self, rows: Addressed) -> None:
-        if rows.num_rows and ACTION in rows.table.column_names:
-            self._take(rows, self.plan.clauses.matched, matched=True)
-
     def _take(self, rows: Addressed, clauses: Sequence[Clause], *, matched: bool) -> None:
         """Adds rows to the outcome, each by the clause that applies to it.  Raises ConstraintViolated."""
         action = rows.table.column(ACTION).to_numpy()
@@ -216,10 +212,7 @@ class MergeRun:
         """Raises MultipleMatches where a target row has several matches and Delta does not allow that."""
         if self.plan.duplicates_allowed:
             return
-        seen: dict[str, BitMap64] = {}
-        for origin, _ in self.outcome.matches:
-            seen = union_by_path(seen, origin.bitmaps())
-        if sum(len(positions) for positions in seen.values()) != sum(origin.num_rows for origin, _ in self.outcome.matches):
+        if sum(len(positions) for positions in self.outcome.matched().values()) != sum(origin.num_rows for origin, _ in self.outcome.matches):
             raise MultipleMatches(
                 "MERGE: several source rows match one target row, and it is not clear which should apply "
                 ". Make the source unique on the columns of ON, for instance by dropDuplicates()",
@@ -236,9 +229,7 @@ class MergeRun:
         """Applies the NOT MATCHED BY SOURCE clauses to the rows without a match; call it after all matches are known."""
         alone, target = self.plan.alone, self.plan.target
         assert alone is not None
-        matched: dict[str, BitMap64] = {}
-        for origin, _ in self.outcome.matches:
-            matched = union_by_path(matched, origin.bitmaps())
+        matched = self.outcome.matched()
         clauses = self.plan.clauses.not_matched_by_source
         for rows in held:
             if (unmatched := _unmatched(rows, matched)).num_rows:
@@ -271,11 +262,9 @@ class MergeRun:
             return []
         table = result.select(self._columns())
         check_table(self.evaluator, table, self.snapshot)
-        return [driver_block("inserted", self.index, table, self._insert_origin(np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))]
-
-    def _insert_origin(self, numbers: Numbers) -> Provenance:
-        """The provenance of inserted rows: this MERGE, and the numbers of their source rows."""
-        return Provenance((fresh_path(self.index),), np.zeros(len(numbers), np.int32), numbers)
+        source_rows = np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)
+        origin = Provenance((fresh_path(self.index),), np.zeros(len(source_rows), np.int32), source_rows)
+        return [driver_block("inserted", self.index, table, origin)]
 
     # ---- large results ---------------------------------------------------------------------
 
@@ -323,6 +312,10 @@ class Outcome:
 
     def add_tombstones(self, more: Mapping[str, BitMap64]) -> None:
         self.tombstones = union_by_path(self.tombstones, more)
+
+    def matched(self) -> dict[str, BitMap64]:
+        """The positions of the rows that have a match, by file."""
+        return functools.reduce(union_by_path, (origin.bitmaps() for origin, _ in self.matches), {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,9 @@ class Passage:
         removed: dict[int, npt.NDArray[np.bool_]] = {}
         for group, outcome in done:
             if group.kind is None:
-                self._add_tombstones(outcome.tombstones)
+                self.tombstones = union_by_path(self.tombstones, outcome.tombstones)
+                if len(self.program) > 1:  # later statements do not see these rows
+                    self._born = [minus(s, outcome.tombstones.get(s.path)) for s in self._born]
             else:
                 self._unstage(group, outcome.tombstones, removed)
             new += [self._as_images(b, group) for b in outcome.blocks]
@@ -159,11 +161,6 @@ class Passage:
             elif not removed[number].all():
                 kept.append(keep_rows(block, ~removed[number], addresses(block)))
         self.images = kept + new
-
-    def _add_tombstones(self, tombstones: Mapping[str, BitMap64]) -> None:
-        """Adds tombstones for rows of the table; later statements do not see these rows."""
-        self.tombstones = union_by_path(self.tombstones, tombstones)
-        self._born = [minus(s, tombstones.get(s.path)) for s in self._born] if len(self.program) > 1 else self._born
 
     def _unstage(self, group: Group, tombstones: Mapping[str, BitMap64], removed: dict[int, npt.NDArray[np.bool_]]) -> None:
         """Marks images that a statement deleted or replaced in `removed`, by the number of their block."""
