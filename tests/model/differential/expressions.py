@@ -42,12 +42,68 @@ def condition(draw: Draw, columns: list[Column], *, before: str = "", depth: int
     nested = [c for c in columns if c.kind in NESTED]
     if form == "nested" and nested:
         found = draw.pick("which", nested)
-        path = {"STRUCT": ".a = 1", "ARRAY<I": "[0] = 1", "MAP<STR": "['k'] = 1", "ARRAY<S": "[0].a = 1"}
-        start = next(k for k in path if found.kind.startswith(k))
+        path = {
+            "STRUCT": ".a = 1",
+            "ARRAY<I": "[0] = 1",
+            "MAP<STR": "['k'] = 1",
+            "ARRAY<S": "[0].a = 1",
+            "STRUCT<`": ".s.x = 2",
+            "MAP<STRING, STRUCT": "['k'].a = 1",
+            "VARIANT": ":a = 1",
+        }
+        start = max((k for k in path if found.kind.startswith(k)), key=len)
         return before + quoted(found) + path[start]
     return draw.pick(
         "call",
-        (f"coalesce({name}, {one}) = {one}", f"upper({name}) = 'A'", f"length({name}) > 0", f"CAST({name} AS STRING) <> ''", f"isnan({name})", "true", "1 = 0"),
+        (
+            f"coalesce({name}, {one}) = {one}",
+            f"upper({name}) = 'A'",
+            f"length({name}) > 0",
+            f"CAST({name} AS STRING) <> ''",
+            f"isnan({name})",
+            "true",
+            "1 = 0",
+            f"year({name}) = 2024",
+            f"CAST({name} AS DATE) = DATE'2024-01-01'",
+            f"date_trunc('DAY', {name}) <= {one}",
+            f"{name} = {one} IS TRUE",
+            f"NOT ({name} = {one})",
+            f"({name}, {before}id) IN (({one}, 1), ({two}, 2))",
+            f"{name} || '' = {one}",
+            f"{name} + 1 > {one}",
+            f"{name} IN (NULL, {one})",
+            f"nullif({name}, {one}) IS NULL",
+            f"{one} = {name}",
+            f"try_cast({name} AS INT) = 1",
+            f"if({name} = {one}, true, NULL)",
+            f"CASE WHEN {name} > {one} THEN true WHEN {name} IS NULL THEN NULL ELSE false END",
+            f"{name} LIKE ANY ('a%', '1%')",
+            f"CAST({name} AS TIMESTAMP) >= TIMESTAMP'2018-11-04 00:00:00'",
+            f"-{name} < 0",
+            f"{name} = {one} AND {name} = {two}",
+            f"abs({name}) % 3 = 1",
+            f"hash({name}) % 2 = 0",
+            f"substring({name}, 1, 1) = 'a'",
+            f"{name} BETWEEN {two} AND {one}",
+            f"{name} = current_date()",
+            f"equal_null({name}, {one})",
+            f"trim({name}) = 'a'",
+            f"contains({name}, 'a')",
+            f"startswith({name}, 'a')",
+            f"greatest({name}, {one}) = {one}",
+            f"{name} IS NOT DISTINCT FROM {one}",
+            f"{name} RLIKE '^a'",
+            f"lower({name}) IN ('a', 'b')",
+            f"{name} IN (SELECT {name.rpartition('.')[2] if before else name} FROM t)",
+            f"(SELECT max(id) FROM t) = {before}id",
+            f"concat_ws(',', {name}, {before}id) = '1,1'",
+            f"to_date({name}) = DATE'2018-11-04'",
+            f"months_between({name}, {one}) > 0",
+            f"{name} <=> NULL",
+            f"{name}::string = '1'",
+            f"round({name}) = 2",
+            f"unix_timestamp({name}) > 0",
+        ),
     )
 
 
@@ -55,7 +111,14 @@ def assignment(draw: Draw, column: Column, columns: list[Column], *, before: str
     """`name = value` of UPDATE, of the column or of a field in it."""
     name = before + quoted(column)
     if column.kind.startswith("STRUCT") and draw.maybe("field", 0.6):
-        field = draw.pick("which", ("a = 7", "b = NULL", "a = id", "b = 'neu'"))
+        field = draw.pick(
+            "which",
+            ("`a.b` = 7", "s.x = id", "s = NULL", "s.y = array('q', NULL)")
+            if "`a.b`" in column.kind
+            else ("a = 7", "t = TIMESTAMP'2018-11-04 00:00:00'", "d = t.t", "d = '2018-11-04'")
+            if "DATE" in column.kind
+            else ("a = 7", "b = NULL", "a = id", "b = 'neu'"),
+        )
         return f"{name}.{field}"
     return f"{name} = {expression(draw, column, columns)}"
 
@@ -68,6 +131,8 @@ def expression(draw: Draw, column: Column, columns: list[Column]) -> str:
     alike = quoted(draw.pick("alike", same)) if same else plain
     return draw.pick(
         "expression",
-        (plain, alike, f"coalesce({quoted(column)}, {plain})", f"{quoted(column)} + 1", f"CASE WHEN id > 1 THEN {plain} ELSE {quoted(column)} END", other, "DEFAULT"),
-        (8, 3, 2, 2, 2, 1, 1),
+        (plain, alike, f"coalesce({quoted(column)}, {plain})", f"{quoted(column)} + 1", f"CASE WHEN id > 1 THEN {plain} ELSE {quoted(column)} END", other, "DEFAULT",
+         f"CAST({other} AS {column.kind})", f"if({quoted(column)} IS NULL, {plain}, {alike})", "(SELECT max(id) FROM t)", f"try_cast({other} AS {column.kind})", f"{quoted(column)} - {alike}",
+         f"{quoted(column)} || 'x'", f"nullif({quoted(column)}, {plain})", f"upper({quoted(column)})", f"date_add({quoted(column)}, 1)", f"{quoted(column)} + INTERVAL 1 HOUR"),
+        (8, 3, 2, 2, 2, 1, 1, 0.7, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.7),
     )  # fmt: skip

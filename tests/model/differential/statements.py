@@ -41,5 +41,5 @@ def draw_case(seed: int, fixed: dict[str, int] | None = None) -> tuple[Case, dic
         kind, one, _ = at.pick("kind", KINDS, [k[2] for k in KINDS])
         text = one(at.within(kind), target)
         steps.append(Step(f"call:{text}" if not text.startswith("py:") and at.maybe("by call", 0.12) else text, kind))
-    maker = draw.pick("maker", ("delta-spark", "rowlock"))
+    maker = draw.pick("maker", ("delta-spark", "rowlock", "deltalake"), (3, 3, 1))
     return Case(seed, chosen, maker, made, (), tuple(steps)), draw.taken

@@ -15,15 +15,31 @@ def merge(draw: Draw, table: Table) -> str:
     keys = [c for c in source if c.name in table.by_name and c.kind not in ("MAP<STRING, INT>",)] or source[:1]
     key = keys[0] if draw.maybe("by id", 0.6) else draw.pick("key", keys)
     on = f"t.{quoted(key)} = s.{quoted(key)}"
+    on = draw.pick(
+        "on",
+        (
+            on,
+            f"s.{quoted(key)} = t.{quoted(key)}",
+            f"t.{quoted(key)} <=> s.{quoted(key)}",
+            f"t.{quoted(key)} > s.{quoted(key)}",
+            "false",
+            "true",
+            f"upper(t.{quoted(key)}) = upper(s.{quoted(key)})",
+            f"t.id + 1 = s.{quoted(source[0])}",
+            f"t.{quoted(key)} = s.{quoted(key)} OR t.id = s.{quoted(source[0])}",
+            f"CAST(t.{quoted(key)} AS STRING) = s.{quoted(key)}",
+            f"t.{quoted(key)} IN (s.{quoted(key)}, s.{quoted(source[0])})",
+        ),
+        (14, 2, 2, 0.5, 0.4, 0.4, 0.5, 0.5, 0.5, 0.5, 0.5),
+    )
     if draw.maybe("more", 0.2):
         on += f" AND {condition(draw.within('on'), table.columns, before='t.')}"
     clauses = []
-    for n in range(draw.pick("matched", range(3), (1, 5, 2))):
-        clauses.append(_matched(draw.within(f"matched{n}"), table, source))
-    for n in range(draw.pick("not matched", range(3), (2, 5, 1))):
-        clauses.append(_not_matched(draw.within(f"new{n}"), table, source))
-    for n in range(draw.pick("by source", range(2), (4, 1))):
-        clauses.append(_by_source(draw.within(f"old{n}"), table))
+    for kind, name, one, weights in (
+        ("matched", "matched", _matched, (1, 5, 2, 1, 0.5)), ("not matched", "new", _not_matched, (2, 5, 1, 0.5)), ("by source", "old", _by_source, (4, 1, 0.4)),
+    ):  # fmt: skip
+        count = draw.pick(kind, range(len(weights)), weights)
+        clauses += [one(draw.within(f"{name}{n}"), table, source, 0.35 if n + 1 == count else 0.95) for n in range(count)]
     clauses = clauses or [("matched", "", "DELETE")]
     evolving = draw.maybe("evolution", 0.2)
     if draw.maybe("builder", 0.2):
@@ -67,35 +83,49 @@ def _assignments(draw: Draw, table: Table, source: list[Column]) -> list[tuple[s
             out.append((quoted(c), f"s.{quoted(c)}"))
         else:
             out.append((quoted(c), value(at, c.kind, stray=0.1)))
+            if source and at.maybe("mixed", 0.3):
+                other = quoted(at.pick("of", source))
+                out[-1] = (
+                    quoted(c),
+                    at.pick(
+                        "form",
+                        (
+                            f"coalesce(s.{other}, {out[-1][1]})",
+                            f"CASE WHEN s.{other} IS NULL THEN {out[-1][1]} END",
+                            f"s.{other}",
+                            f"CAST(s.{other} AS {c.kind})",
+                        ),
+                    ),
+                )
     return out or [("id", "s.id" if "id" in given else "1")]
 
 
-def _where(draw: Draw, columns: list[Column], before: str, probability: float = 0.35) -> str:
+def _where(draw: Draw, columns: list[Column], before: str, probability: float) -> str:
     return condition(draw.within("where"), columns, before=before) if draw.maybe("conditional", probability) else ""
 
 
-def _matched(draw: Draw, table: Table, source: list[Column]) -> tuple[str, str, str]:
-    where = _where(draw, table.columns, "t.") if draw.maybe("of the table", 0.6) else _where(draw, source, "s.")
+def _matched(draw: Draw, table: Table, source: list[Column], conditional: float) -> tuple[str, str, str]:
+    where = _where(draw, table.columns, "t.", conditional) if draw.maybe("of the table", 0.6) else _where(draw, source, "s.", conditional)
     what = draw.pick("what", ("DELETE", "UPDATE SET *", "UPDATE SET"), (2, 4, 4))
     if what == "UPDATE SET":
         struct = [c for c in table.columns if c.kind.startswith("STRUCT")]
         sets = [f"{name} = {v}" for name, v in _assignments(draw, table, source) if name != "id"] or ["id = t.id"]
         if struct and draw.maybe("field", 0.3):
-            sets = [f"{quoted(struct[0])}.a = 5"]
+            sets = [f"{quoted(struct[0])}.{'`a.b`' if '`a.b`' in struct[0].kind else 'a'} = {draw.pick('to', ('5', 's.id', 'NULL', 't.id'))}"]
         what += " " + ", ".join(sets)
     return "matched", where, what
 
 
-def _not_matched(draw: Draw, table: Table, source: list[Column]) -> tuple[str, str, str]:
+def _not_matched(draw: Draw, table: Table, source: list[Column], conditional: float) -> tuple[str, str, str]:
     if draw.maybe("listed", 0.5):
         pairs = _assignments(draw, table, source)
-        return "new", _where(draw, source, "s."), f"INSERT ({', '.join(n for n, _ in pairs)}) VALUES ({', '.join(v for _, v in pairs)})"
-    return "new", _where(draw, source, "s."), "INSERT *"
+        return "new", _where(draw, source, "s.", conditional), f"INSERT ({', '.join(n for n, _ in pairs)}) VALUES ({', '.join(v for _, v in pairs)})"
+    return "new", _where(draw, source, "s.", conditional), "INSERT *"
 
 
-def _by_source(draw: Draw, table: Table) -> tuple[str, str, str]:
+def _by_source(draw: Draw, table: Table, source: list[Column], conditional: float) -> tuple[str, str, str]:
     what = "DELETE" if draw.maybe("delete", 0.5) else "UPDATE SET " + ", ".join(f"{n} = {v}" for n, v in _assignments(draw, table, []))
-    return "old", _where(draw, table.columns, "t.", 0.6), what
+    return "old", _where(draw, table.columns, "t.", max(conditional, 0.6)), what
 
 
 def _built(query: str, on: str, clauses: list[tuple[str, str, str]], *, evolving: bool) -> str:

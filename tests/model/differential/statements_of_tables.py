@@ -20,7 +20,7 @@ def _add(draw: Draw, table: Table) -> str:
     struct = [c for c in table.columns if c.kind.startswith("STRUCT")]
     if struct and draw.maybe("field", 0.3):
         table.columns.remove(column)
-        return f"ADD COLUMNS ({quoted(struct[0])}.z INT)"
+        return f"ADD COLUMNS ({quoted(struct[0])}.z {draw.pick('of', ('INT', 'STRUCT<q: INT>', 'TIMESTAMP_NTZ', 'INT AFTER a', 'INT FIRST'))})"
     more = draw.pick("more", ("", " FIRST", " AFTER id", " COMMENT 'new'", " NOT NULL", " DEFAULT 1"), (8, 1, 1, 1, 0.5, 0.5))
     return f"ADD COLUMNS ({column.name} {column.kind}{more})"
 
@@ -30,22 +30,27 @@ def _any(draw: Draw, table: Table) -> Column:
 
 
 def _drop(draw: Draw, table: Table) -> str:
-    return f"DROP COLUMN {quoted(_any(draw, table))}"
+    return f"DROP COLUMN {quoted(_any(draw, table))}{_field(draw)}"
+
+
+def _field(draw: Draw) -> str:
+    """At times a field of the column, which it may not have."""
+    return draw.pick("field", (".a", ".b", ".`a.b`", ".s.x", ".element.a", ".value.a", ".key", ".z", ".t")) if draw.maybe("of a field", 0.2) else ""
 
 
 def _rename(draw: Draw, table: Table) -> str:
-    return f"RENAME COLUMN {quoted(_any(draw, table))} TO {draw.pick('to', ('r1', 'id', '`r 2`', 'ID'), (4, 1, 1, 1))}"
+    return f"RENAME COLUMN {quoted(_any(draw, table))}{_field(draw)} TO {draw.pick('to', ('r1', 'id', '`r 2`', 'ID'), (4, 1, 1, 1))}"
 
 
 def _type(draw: Draw, table: Table) -> str:
-    return f"ALTER COLUMN {quoted(_any(draw, table))} TYPE {draw.pick('type', ('BIGINT', 'INT', 'DOUBLE', 'STRING', 'DECIMAL(20,2)', 'TIMESTAMP_NTZ'))}"
+    return f"ALTER COLUMN {quoted(_any(draw, table))}{_field(draw)} TYPE {draw.pick('type', ('BIGINT', 'INT', 'DOUBLE', 'STRING', 'DECIMAL(20,2)', 'TIMESTAMP_NTZ'))}"
 
 
 def _column(draw: Draw, table: Table) -> str:
     what = draw.pick(
         "what", ("COMMENT 'said'", "SET NOT NULL", "DROP NOT NULL", "FIRST", "AFTER id", "SET DEFAULT 1", "DROP DEFAULT", "SET DEFAULT current_date()")
     )
-    return f"ALTER COLUMN {quoted(_any(draw, table))} {what}"
+    return f"ALTER COLUMN {quoted(_any(draw, table))}{_field(draw)} {what}"
 
 
 def _set(draw: Draw, table: Table) -> str:
@@ -76,12 +81,12 @@ def _cluster(draw: Draw, table: Table) -> str:
 
 
 def _feature(draw: Draw, table: Table) -> str:
-    return f"DROP FEATURE {draw.pick('feature', ('deletionVectors', 'columnMapping', 'noSuch', 'domainMetadata'))}"
+    return f"DROP FEATURE {draw.pick('feature', ('deletionVectors', 'columnMapping', 'noSuch', 'domainMetadata', 'typeWidening', 'timestampNtz', 'v2Checkpoint', 'inCommitTimestamp', 'rowTracking', 'checkConstraints', 'generatedColumns', 'invariants', 'changeDataFeed', 'appendOnly', 'allowColumnDefaults', 'vacuumProtocolCheck', 'variantType', 'identityColumns'))}"
 
 
 _ALTER = {
     "add": (_add, 4), "set": (_set, 4), "column": (_column, 3), "rename": (_rename, 2), "drop": (_drop, 2), "type": (_type, 2), "unset": (_unset, 1),
-    "constraint": (_constraint, 2), "replace": (_replace, 1), "cluster": (_cluster, 1), "feature": (_feature, 0.4),
+    "constraint": (_constraint, 2), "replace": (_replace, 1), "cluster": (_cluster, 1), "feature": (_feature, 0.8),
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ class Column:
     @property
     def sql(self) -> str:
         """The name in backticks where it needs them."""
-        return self.name if self.name.isidentifier() and self.name.isascii() and self.name != "select" else f"`{self.name}`"
+        return self.name if self.name.isidentifier() and self.name.isascii() and self.name != "select" else f"`{self.name.replace('`', '``')}`"
 
     @property
     def given(self) -> bool:
@@ -61,7 +61,7 @@ PROPERTIES: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("delta.checkpointPolicy", ("v2",), 0.1),
     ("delta.isolationLevel", ("Serializable",), 0.05),
 )
-ODD_NAMES = ("Ab", "ünï", "select", "a_very_long_name_of_a_column", "x1")
+ODD_NAMES = ("Ab", "ünï", "select", "a_very_long_name_of_a_column", "x1", "a.b", "a`b", "s", "t", "_metadata", "İd")
 MAPPED_NAMES = ("a b", "a.b", "a,b", "p=q", "x;y")
 
 
@@ -90,11 +90,41 @@ def table(draw: Draw) -> Table:
     out.statements.append(_create(out))
     for n in range(draw.pick("inserts", range(3), (1, 4, 2))):
         out.statements.append(insert_values(draw.within(f"insert{n}"), out))
+    if draw.maybe("past", 0.3):
+        _past(draw.within("past"), out)
     if draw.maybe("constraint", 0.07):
         out.statements.append("ALTER TABLE t ADD CONSTRAINT positive CHECK (id IS NULL OR id > -100)")
     if out.properties.get("delta.enableDeletionVectors") == "true" and "delta.appendOnly" not in properties and draw.maybe("vector", 0.5):
         out.statements.append("DELETE FROM t WHERE id = 1")
     return out
+
+
+def _past(draw: Draw, table: Table) -> None:
+    """A history: columns that were renamed, dropped, added and widened, between rows that were written before and after."""
+    free = [c for c in table.columns[1:] if c.name not in (*table.partitions, *table.clustering) and not any("GENERATED" in d.more for d in table.columns)]
+    mapped = "delta.columnMapping.mode" in table.properties
+    if mapped and free and draw.maybe("renamed", 0.5):
+        was = free[0].sql
+        free[0].name = "renamed"
+        table.statements.append(f"ALTER TABLE t RENAME COLUMN {was} TO renamed")
+    if mapped and len(free) > 1 and draw.maybe("dropped", 0.5):
+        table.columns.remove(free[-1])
+        table.statements.append(f"ALTER TABLE t DROP COLUMN {free[-1].sql}")
+        if draw.maybe("again", 0.5):
+            table.columns.append(Column(free[-1].name, "STRING"))
+            table.statements.append(f"ALTER TABLE t ADD COLUMN {free[-1].sql} STRING")
+    if "delta.enableTypeWidening" in table.properties and "delta.appendOnly" not in table.properties and not any("GENERATED" in c.more for c in table.columns):
+        for c in table.columns:
+            wider = {"INT": "BIGINT", "SMALLINT": "INT", "TINYINT": "SMALLINT", "FLOAT": "DOUBLE", "DATE": "TIMESTAMP_NTZ", "DECIMAL(10,2)": "DECIMAL(20,4)"}
+            if c.kind in wider and not c.more and c.name not in table.clustering and draw.maybe(f"widened {c.name}", 0.7):
+                c.kind = wider[c.kind]
+                table.statements.append(f"ALTER TABLE t ALTER COLUMN {c.sql} TYPE {c.kind}")
+    if draw.maybe("added", 0.4):
+        table.columns.append(Column("added", draw.pick("kind", SCALARS + NESTED)))
+        table.statements.append(f"ALTER TABLE t ADD COLUMN added {table.columns[-1].kind}")
+    table.statements.append(insert_values(draw.within("more"), table))
+    if draw.maybe("compacted", 0.2):
+        table.statements.append("OPTIMIZE t")
 
 
 def _may_partition(column: Column) -> bool:
@@ -106,7 +136,7 @@ def _column(draw: Draw, n: int, *, mapped: bool, before: list[Column]) -> Column
     kind = draw.pick(
         "type",
         {"scalar": SCALARS, "nested": NESTED, "char": ("CHAR(3)", "VARCHAR(3)")}[group],
-        None if group != "scalar" else (6, 6, 2, 3, 2, 1, 2, 1, 1, 1, 1, 1),
+        None if group != "scalar" else (6, 6, 2, 3, 2, 1, 3, 1, 1, 2, 1, 1, 1, 1),
     )
     name = f"c{n}"
     if draw.maybe("odd", 0.15):
@@ -119,8 +149,20 @@ def _column(draw: Draw, n: int, *, mapped: bool, before: list[Column]) -> Column
         if more == "DEFAULT":
             more = f"DEFAULT {value(draw, kind)}"
         elif more == "GENERATED":
-            kind, more = draw.pick("from", (("BIGINT", "GENERATED ALWAYS AS (CAST(id + 1 AS BIGINT))"), ("STRING", "GENERATED ALWAYS AS (CAST(id AS STRING))")))
+            kind, more = draw.pick("from", _generated(before))
     return Column(name, kind, more)
+
+
+def _generated(before: list[Column]) -> list[tuple[str, str]]:
+    """Columns that are computed from `id` and from columns of days and times that are there already."""
+    out = [("BIGINT", "CAST(id + 1 AS BIGINT)"), ("STRING", "CAST(id AS STRING)")]
+    for c in before:
+        if c.kind in ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE") and not c.more:
+            out += [("DATE", f"CAST({c.sql} AS DATE)"), ("INT", f"year({c.sql})"), ("STRING", f"date_format({c.sql}, 'yyyy-MM')"), ("INT", f"hour({c.sql})")]
+            out += [("TIMESTAMP", f"date_trunc('MONTH', {c.sql})"), ("INT", f"dayofmonth({c.sql})")]
+        if c.kind == "STRING" and not c.more:
+            out += [("STRING", f"substring({c.sql}, 1, 1)"), ("INT", f"length({c.sql})")]
+    return [(kind, f"GENERATED ALWAYS AS ({text})") for kind, text in out[2:] + out[:2]]
 
 
 def _create(table: Table) -> str:
