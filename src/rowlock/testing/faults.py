@@ -89,11 +89,11 @@ class _Between(Observer):
 
 @contextlib.contextmanager
 def between(phase: str, call: Callable[[], object], *, times: int = 1) -> Iterator[None]:
-    """Calls `call` when a transaction that begins in this thread reaches a phase, so that others commit in the midst of it.
+    """Calls `call` when a transaction of this thread, by DeltaTable or rowlock.append, not by `spark.sql`, reaches a phase: others commit in its midst.
 
     Args:
         phase: begin, staged, before_rebase, rebased, written, before_put, after_put or committed.
-        call: What to do then; it may run transactions.
+        call: What to do then; it may run transactions, but none of `spark.sql` at before_put and after_put: this thread holds the table's commit lane there.
         times: How often at most.
 
     Yields:
