@@ -28,8 +28,7 @@ import orjson
 
 from rowlock import clock, threads
 from rowlock.protocol.predicates import And, Column, Compare, In, IsNull, Literal, Or, Predicate, Value, normal
-from rowlock.storage.registers import Cell, Registers
-from rowlock.storage.store import Committed
+from rowlock.storage.registers import Cell, Registers, written
 
 Pin = tuple[str, str]
 """(column, value as text); for a bucket (`column/BUCKETS`, bucket number)."""
@@ -299,11 +298,6 @@ class Leases:
             logger.debug("the register of the leases cannot be parsed; the next lease overwrites it: %s", e)
             return LeaseTable(), cell
 
-    def _write(self, table: LeaseTable, cell: Cell | None) -> bool:
-        data = table.to_bytes()
-        outcome = self._registers.create(CELL, data) if cell is None else self._registers.swap(CELL, data, cell.tag)
-        return isinstance(outcome, Committed)
-
     def _expired(self, table: LeaseTable) -> set[str]:
         """The ids of grants that were not renewed for a whole term, by the clock of this process."""
         ages = self._stale_clock.ages({g.id: (g.epoch, g.renewals) for g in table.grants})
@@ -318,7 +312,7 @@ class Leases:
         taken_over = [g for g in table.in_the_way(scopes) if g.id in expired]
         holder = f"{socket.gethostname()} {os.getpid()}"  # for people
         new = table.without(expired).with_grant(grant_id := clock.new_id(), holder, scopes, self.term_s)
-        if not self._write(new, cell) and self._read()[0].find(grant_id) is None:  # the swap was lost, and not only its reply
+        if not written(self._registers, CELL, new.to_bytes(), cell) and self._read()[0].find(grant_id) is None:  # the swap was lost, and not only its reply
             return None
         for grant in taken_over:
             logger.warning("the lease of %s (epoch %d) was not renewed for its term of %.1f s and is taken over", grant.holder, grant.epoch, grant.term_s)
@@ -337,7 +331,7 @@ class Leases:
                 if table.find(lease.id) is None:
                     lease.lost = True
                     return False
-                if self._write(change(table), cell):
+                if written(self._registers, CELL, change(table).to_bytes(), cell):
                     return True
             except Exception as e:  # noqa: BLE001 - as in acquire
                 logger.debug("a call for the lease of epoch %d failed: %s: %s", lease.epoch, type(e).__name__, e)

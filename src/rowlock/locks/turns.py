@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 import orjson
 
 from rowlock import clock
-from rowlock.storage.registers import Cell, Registers
-from rowlock.storage.store import Committed
+from rowlock.storage.registers import Cell, Registers, written
 
 logger = logging.getLogger("rowlock")
 
@@ -117,7 +116,7 @@ class Turns:
             if self.in_force() is not None:
                 return False
             mine = Turn(holder, turn.epoch + 1, term_s)
-            won = self._write(mine, cell) or self._read()[0] == mine  # the reply may have been lost
+            won = written(self._cells(), CELL, mine.to_bytes(), cell) or self._read()[0] == mine  # the reply may have been lost
             if won:
                 self._note(mine)
             return won
@@ -131,7 +130,7 @@ class Turns:
             turn, cell = self._read()
             if turn.holder == holder:
                 self._note(over := Turn(None, turn.epoch, 0.0))
-                self._write(over, cell)
+                written(self._cells(), CELL, over.to_bytes(), cell)
 
         self._safely(attempt)
 
@@ -145,11 +144,6 @@ class Turns:
     def _read(self) -> tuple[Turn, Cell | None]:
         cell = self._cells().read(CELL)
         return (Turn() if cell is None else parse(cell.value)), cell
-
-    def _write(self, turn: Turn, cell: Cell | None) -> bool:
-        data = turn.to_bytes()
-        outcome = self._cells().create(CELL, data) if cell is None else self._cells().swap(CELL, data, cell.tag)
-        return isinstance(outcome, Committed)
 
     def _safely(self, work: Callable[[], T]) -> T | None:
         """Runs `work`; None if the provider fails, or has failed recently."""

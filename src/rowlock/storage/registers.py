@@ -54,6 +54,12 @@ class Registers(Protocol):
         """
 
 
+def written(registers: Registers, name: str, value: bytes, read: Cell | None) -> bool:
+    """Puts a value in the place of what was read of a cell, None where there was none; whether that was certainly done."""
+    outcome = registers.create(name, value) if read is None else registers.swap(name, value, read.tag)
+    return isinstance(outcome, Committed)
+
+
 FOLDER = "_rowlock/locks"
 
 
