@@ -22,6 +22,7 @@ from rowlock import display
 from rowlock.advice.costs import Costs, Pair, costs, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, Run
 from rowlock.advice.keys import advised_keys, hot_keys
+from rowlock.conflict.value import REPAIRABLE
 from rowlock.protocol.properties import KNOBS
 from rowlock.protocol.schema import column_name
 
@@ -37,7 +38,6 @@ HOT = 0.2
 """A file or partition counts as hot if it has at least this share of all conflicts."""
 QUEUE = 0.1
 """Waiting below this share of a statement's own time does not count as a queue."""
-_REPAIRABLE = ("added files", "removed files", "removed by both", "rows added", "rows changed by both")
 _COPIED_PER_CHANGED = 5
 
 
@@ -206,7 +206,7 @@ def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair])
 
 def _policy_reason(history: History) -> Reason | None:
     """The reason to set `repair`, if tries were thrown away because of conflicts that a repair resolves; else None."""
-    wasted = [r for r in history.failed if r.outcome == "conflict" and r.policy in ("fail", "rerun") and r.met and r.met[-1].rule in _REPAIRABLE]
+    wasted = [r for r in history.failed if r.outcome == "conflict" and r.policy in ("fail", "rerun") and r.met and r.met[-1].rule in REPAIRABLE]
     present = history.properties.get("rowlock.onConflict", "repair")
     if wasted and present in ("fail", "rerun"):
         seconds, rows = sum(r.thrown_seconds for r in wasted), sum(r.thrown_rows for r in wasted)

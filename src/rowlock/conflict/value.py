@@ -54,6 +54,8 @@ WHAT: Mapping[str, str] = {
     "rows read": "Another commit changed rows that this transaction had read.",
     "rows added to a read": "Another commit added rows to what this transaction had read.",
 }
+REPAIRABLE = ("added files", "removed files", "removed by both", "rows added", "rows changed by both")
+"""The rules whose conflicts a rebase would have settled."""
 _REPAIR = "Run the statement again, or set rowlock.onConflict=repair, which redoes only what the other commit changed."
 _RERUN = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
 REMEDIES: Mapping[str, str] = (
@@ -65,7 +67,7 @@ REMEDIES: Mapping[str, str] = (
         "domain": "Read the domain again and decide whether the change still applies.",
         "application": "Let only one writer at a time use an application id.",
     }
-    | dict.fromkeys(("added files", "removed files", "removed by both", "rows added", "rows changed by both"), _REPAIR)
+    | dict.fromkeys(REPAIRABLE, _REPAIR)
     | dict.fromkeys(("rows read", "rows added to a read"), _RERUN)
 )
 

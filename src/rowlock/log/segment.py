@@ -43,6 +43,14 @@ def list_log(store: ObjectStore, from_version: int = 0) -> list[LogFile]:
     return sorted(files, key=lambda f: (f.version, f.key))
 
 
+def list_table(store: ObjectStore) -> list[LogFile]:
+    """The files of the whole log, as `list_log` sorts them.  Raises TableNotFound where none is a commit or a checkpoint."""
+    files = list_log(store)
+    if not any(f.kind == "commit" or f.is_checkpoint for f in files):
+        raise TableNotFound("there is no Delta table here: correct the path", table=store.root)
+    return files
+
+
 def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
     """The segment of a version, by default the newest; raises TableNotFound, VersionNotFound or CorruptLog."""
     hint = read_hint(store)

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowlock import clock, progress
-from rowlock.exceptions import CorruptLog, RowlockError, TableNotFound, UnsupportedFeature
+from rowlock.exceptions import CorruptLog, RowlockError, UnsupportedFeature
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import sidecars_of
 from rowlock.log.checkpoint_writer import checkpoint_bytes
-from rowlock.log.segment import complete_checkpoints, list_log, segment_of
+from rowlock.log.segment import complete_checkpoints, list_log, list_table, segment_of
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.contents import Contents, contents_of, read_contents, row_ids
@@ -83,9 +83,7 @@ def repair(state: SharedState, *, dry_run: bool = True) -> Repair:
 
 def _repaired(state: SharedState, dry_run: bool) -> Repair:
     store = state.store
-    listed = list_log(store)
-    if not any(f.kind == "commit" or f.is_checkpoint for f in listed):
-        raise TableNotFound("there is no Delta table here: correct the path", table=store.root)
+    listed = list_table(store)
     walked, anew, newest = Versions(), dict[int, bytes](), None
     for step in steps(store, listed, 0, walked):
         newest = step.after

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rowlock import clock, progress
-from rowlock.exceptions import CorruptLog, RowlockError, TableNotFound, UnsupportedFeature
-from rowlock.log.segment import list_log, read_hint
+from rowlock.exceptions import CorruptLog, RowlockError, UnsupportedFeature
+from rowlock.log.segment import list_table, read_hint
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.commits import Commits, arbiter_findings, read_arbitration
@@ -33,9 +33,7 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
 def _checked(store: ObjectStore, commits: int, files: int, footers: int, deep: bool) -> Report:
     arbiter = store if isinstance(store, ArbitratedStore) else None
     inner = arbiter.inner if arbiter else store
-    listed = list_log(inner)
-    if not any(f.kind == "commit" or f.is_checkpoint for f in listed):
-        raise TableNotFound("there is no Delta table here", table=store.root)
+    listed = list_table(inner)
     findings = log_file_findings(listed, read_hint(inner))
     judged, versions = Commits(inner, frozenset(f.version for f in listed if f.kind == "checksum")), Versions()
     feeds, named = Feeds(), NamedFiles()
