@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from rowlock.engines.spark.statements.row_comparison import differing, differing
 from rowlock.engines.spark.write.writer import copy_slices, write_changes
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, driver_block, keep_rows, logical, recast
-from rowlock.parquet.row_ids import with_identities, without_empty
+from rowlock.parquet.row_ids import without_empty
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -96,7 +97,8 @@ class SparkEngine:
         columns = columns_of(snapshot)
         for block in blocks:
             for table in block.payload.tables:
-                tables.setdefault(block.group, []).append(self._as_written(block, logical(table, snapshot), snapshot))
+                rows = self.evaluator.with_ids(logical(table, snapshot), snapshot, partial(preserved_identities, block, snapshot))
+                tables.setdefault(block.group, []).append(rows)
             out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
         for group, parts in tables.items():
             table = pa.concat_tables(parts)
@@ -105,12 +107,6 @@ class SparkEngine:
             if table.num_rows:
                 out += [replace(s, group=group) for s in self.evaluator.rows.write(table, snapshot)]
         return out
-
-    def _as_written(self, block: RowBlock, table: pa.Table, snapshot: Snapshot) -> pa.Table:
-        """The rows of a block on the driver in the form of a data file: with the ids that they keep, where the table tracks rows."""
-        if (columns := columns_of(snapshot)) is None:
-            return table
-        return with_identities(table, preserved_identities(block, snapshot, self.evaluator.materialized_ids.at(columns)), columns)
 
     def _staged(self, rows: StagedRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
         out: list[StagedFile] = []

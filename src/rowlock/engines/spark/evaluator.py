@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
+from rowlock.boundary.row_identity import Identities, Materialized, columns_of
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
@@ -24,7 +26,7 @@ from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.row_ids import MaterializedIds
+from rowlock.parquet.row_ids import MaterializedIds, with_identities
 from rowlock.parquet.rows import Rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY, is_char
@@ -152,6 +154,11 @@ class Evaluator:
         """The analyzed plan of a relation without rows, with attributes of its own."""
         return self.bridge.frame_of(arrow_schema(schema).empty_table(), schema.json(), self.reading_session._jsparkSession).queryExecution().analyzed()
 
+    def with_ids(self, table: pa.Table, snapshot: Snapshot, kept: Callable[[Materialized], Identities]) -> pa.Table:
+        """The rows with the ids and commit versions that they keep, where the table tracks rows; `kept` tells these, given what reads them from files."""
+        columns = columns_of(snapshot)
+        return table if columns is None else with_identities(table, kept(self.materialized_ids.at(columns)), columns)
+
     # ---- plans of data files ---------------------------------------------------------------
 
     def physical_plan(self, snapshot: Snapshot, files: Sequence[AddFile], relation: Relation) -> JavaObject:
@@ -166,11 +173,14 @@ class Evaluator:
         _, plan = self.cached((*key, id(relation)), lambda: (relation, self.bound(opened(), relation.attributes)))
         return plan
 
+    def live_frame(self, snapshot: Snapshot, slices: Sequence[Slice], *, address: bool = False) -> DataFrame:
+        """Exactly the rows of `slices`; with their addresses where these are asked for."""
+        dead = {s.path: self.dead_positions(s) for s in slices}
+        return self.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path], address=address)
+
     def live_plan(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
         """The plan of exactly the rows of `slices`, with their addresses, under `attributes`; Spark takes the dead rows off."""
-        dead = {s.path: self.dead_positions(s) for s in slices}
-        frame = self.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path], address=True)
-        return self.bound(analyzed(frame), attributes)
+        return self.bound(analyzed(self.live_frame(snapshot, slices, address=True)), attributes)
 
     def rewrite_plan(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
         """`live_plan` for rows that Spark writes with new values: where the table tracks rows, their ids follow as one more column."""

@@ -96,8 +96,7 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
     frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True, hidden=not frames, fixed=fixed)
     for more in frames:
         frame = frame.unionAll(more)
-    column_metadata = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}
-    return evaluator.bridge.dataframe(analyzed(relabelled(frame, column_metadata)), evaluator.spark)
+    return evaluator.bridge.dataframe(analyzed(relabelled(frame, {f.name: f.metadata for f in _shown(snapshot).fields})), evaluator.spark)
 
 
 def relabelled(frame: DataFrame, metadata: Mapping[str, dict[str, Any]]) -> DataFrame:
@@ -305,13 +304,10 @@ def each_file_once(items: Iterable[_T], path_of: Callable[[_T], str]) -> list[li
 
 
 def _layer(evaluator: Evaluator, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:
-    dead = {c.rows.path: evaluator.dead_positions(c.rows) for c in changed}
-    seen = snapshot if typed else _with_types(snapshot)
-    scanner = evaluator.scanner
-    scanned = scanner.frame(seen, [c.rows.file for c in changed], lambda f: dead[f.path], address=True)
+    scanned = evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], address=True)
     told = pa.table(
         {
-            _FILE: [scanner.uri(c.rows.file) for c in changed],
+            _FILE: [evaluator.scanner.uri(c.rows.file) for c in changed],
             _TYPE: pa.array([c.type for c in changed], pa.string()),
             COMMIT_VERSION: pa.array([c.version for c in changed], pa.int64()),
             COMMIT_TIMESTAMP: pa.array([times_ms[c.version] for c in changed], pa.int64()),
@@ -338,13 +334,9 @@ def columns_of_stream(snapshot: Snapshot, *, with_changes: bool) -> StructType:
 
     Raises InvalidInput where the table has a column that its changes have themselves.
     """
-    own = [
-        StructField(f.name, bare(f.dataType), True, {k: v for k, v in f.metadata.items() if not k.startswith("delta.")}) for f in table_schema(snapshot).fields
-    ]
-    if not with_changes:
-        return nullable(StructType(own), metadata=True)
-    refuse_its_columns(snapshot)
-    return nullable(StructType([*own, *COLUMNS]), metadata=True)
+    if with_changes:
+        refuse_its_columns(snapshot)
+    return nullable(StructType([*_shown(snapshot).fields, *(COLUMNS if with_changes else ())]), metadata=True)
 
 
 def same_columns(one: StructType, other: StructType) -> bool:

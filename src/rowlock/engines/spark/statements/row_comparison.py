@@ -35,7 +35,7 @@ def differing_rows(evaluator: Evaluator, old: Side, new: Side, limit: int) -> li
     if (held := _on_driver(evaluator, old)) is not None and (other := _on_driver(evaluator, new)) is not None:
         return _differing_on_driver(held, other, limit)
     sides = [(side, sign) for side, sign in ((old, 1), (new, -1)) if side[0]]
-    frames = [_frame(evaluator, side) for side, _ in sides]
+    frames = [evaluator.live_frame(snapshot, slices) for (slices, snapshot), _ in sides]
     if len(frames) == 2 and frames[0].columns != frames[1].columns:
         frames, sides = frames[:1], sides[:1]  # the columns differ, so that no row of one side equals a row of the other
     names = frames[0].columns
@@ -73,12 +73,6 @@ def _differing_on_driver(old: pa.Table, new: pa.Table, limit: int) -> list[dict[
         odd = {k: n for n, k in enumerate(own) if mine[k] > other[k]}
         out += plain_rows(table.take(pa.array(list(odd.values())[: limit - len(out)], pa.int64())))
     return out
-
-
-def _frame(evaluator: Evaluator, side: Side) -> DataFrame:
-    slices, snapshot = side
-    dead = {s.path: evaluator.dead_positions(s) for s in slices}
-    return evaluator.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path])
 
 
 def _signed(frame: DataFrame, sign: int) -> DataFrame:

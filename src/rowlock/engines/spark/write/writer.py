@@ -14,15 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import DataType as SparkType, StructField, StructType as SparkStruct
 
 from rowlock import clock
 from rowlock.boundary.effects import Change, StagedFile
-from rowlock.boundary.row_identity import columns_of, identities_in
+from rowlock.boundary.row_identity import identities_in
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
@@ -35,7 +33,6 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, logical
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import names_in_files
-from rowlock.parquet.row_ids import with_identities
 from rowlock.parquet.writing import PartitionValues, codec_of
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -203,18 +200,12 @@ def copy_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsho
         found = evaluator.rows.read_slice(piece, snapshot) if evaluator.num_rows(piece.file) <= limits().local_rows else None
         if found is None:
             large.append(piece)
-        else:
-            out[piece.path] = evaluator.rows.write(_with_ids(evaluator, piece, *found, snapshot), snapshot) if found[0].num_rows else []
+            continue
+        rows = evaluator.with_ids(found[0], snapshot, functools.partial(identities_in, piece.file, found[1]))
+        out[piece.path] = evaluator.rows.write(rows, snapshot) if rows.num_rows else []
     if large:
         out.update(_copy_large(evaluator, large, snapshot))
     return out
-
-
-def _with_ids(evaluator: Evaluator, piece: Slice, table: pa.Table, positions: npt.NDArray[np.int64], snapshot: Snapshot) -> pa.Table:
-    """The rows of a slice with the ids and commit versions that they keep."""
-    if (columns := columns_of(snapshot)) is None:
-        return table
-    return with_identities(table, identities_in(piece.file, positions, evaluator.materialized_ids.at(columns)), columns)
 
 
 def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
@@ -263,9 +254,7 @@ def _typed(table: pa.Table, change: Change) -> pa.Table:
 
 
 def _frames(evaluator: Evaluator, change: Change, snapshot: Snapshot) -> list[DataFrame]:
-    files = [s.file for s in change.slices]
-    dead = {s.path: evaluator.dead_positions(s) for s in change.slices}
-    out = [evaluator.scanner.frame(snapshot, files, lambda f: dead[f.path])] if files else []
+    out = [evaluator.live_frame(snapshot, change.slices)] if change.slices else []
     schema = SparkStruct(nullable(table_schema(snapshot)).fields)
     for block in change.blocks:
         out += [local_frame(evaluator.scanner.spark, logical(table, snapshot), schema) for table in block.payload.tables]
