@@ -13,7 +13,7 @@ from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.column_rules import check_default
 from rowlock.engines.spark.catalyst.types import parse_type
-from rowlock.engines.spark.sql.nodes import new_default, path_of
+from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
@@ -112,7 +112,7 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         said = None  # as CHANGE COLUMN says it again
     if said is not None:
         _check_type(target, (*path, *place), known, said)
-    default, drops_default = new_default(nodes, spec)
+    default, drops_default = nodes.new_default(spec)
     return ColumnEdit(
         path,
         nullable=None if nullable is None else bool(nullable),

@@ -19,7 +19,7 @@ from rowlock.engines.spark.frames.answers import AFFECTED, DESCRIPTION, INFO, ME
 from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.nodes import FORMATS, Nodes, folder_behind, like_of, provider_of, saved_name
+from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.exceptions import TableNotFound
 
@@ -119,7 +119,7 @@ def _schema_of(nodes: Nodes, plan: Any, statement: str) -> Target | None:
 
 def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | None) -> Target:
     """The table that a temporary view shows whole, called by the view's name.  Raises UnsupportedFeature for any other view."""
-    found, name = folder_behind(nodes, parts), ".".join(parts)
+    found, name = nodes.folder_behind(parts), ".".join(parts)
     if found is None:
         why = f"{name} is a view, and not a temporary one of all columns and rows of a Delta table under their own names"
         refuse(f"{statement} on a view", None, why, "Name the table itself")
@@ -136,9 +136,9 @@ def targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
     if kind == "AddCheckConstraint":
         return [plan.child().child()]
     if kind == "SaveAsV1TableCommand":
-        return [saved_name(nodes, plan)] if nodes.query(plan) is not None else []
+        return [nodes.saved_name(plan)] if nodes.query(plan) is not None else []
     if kind == "CreateTableLike":
-        return [like_of(nodes, plan).name]
+        return [nodes.like_of(plan).name]
     if kind in _BY_NAME:
         return [plan.name()]
     if kind in ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic", "UpdateTable", "DeleteFromTable"):
@@ -150,7 +150,7 @@ def targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
 def _makes_delta(nodes: Nodes, plan: Any, kind: str) -> bool:
     """Whether a statement that makes a table makes a Delta table, or one like a Delta table."""
     if kind == "CreateTableLike":
-        return nodes.folder(like_of(nodes, plan).source) is not None or format_of(nodes, plan).lower() in FORMATS
+        return nodes.folder(nodes.like_of(plan).source) is not None or format_of(nodes, plan).lower() in FORMATS
     return format_of(nodes, plan).lower() in FORMATS
 
 
@@ -159,7 +159,7 @@ def format_of(nodes: Nodes, plan: Any) -> str:
     kind = statement_kind(plan)
     if kind == "CreateTableLike":
         return str(nodes.option(plan.provider()) or "")
-    return str((nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else provider_of(nodes, plan)) or "")
+    return str((nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else nodes.provider_of(plan)) or "")
 
 
 def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:

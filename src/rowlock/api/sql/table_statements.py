@@ -12,7 +12,7 @@ from rowlock.api import frames
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
 from rowlock.api.overwrites import no_table_yet
-from rowlock.api.placement import Place, is_elsewhere, other_location, place_of
+from rowlock.api.placement import Place, is_elsewhere, other_location, place_named
 from rowlock.api.row_writes import Made
 from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
@@ -22,7 +22,7 @@ from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.sql.guard import Guard
-from rowlock.engines.spark.sql.nodes import FORMATS, Spec, like_of, path_of, spec_of
+from rowlock.engines.spark.sql.nodes import FORMATS, Spec, path_of
 from rowlock.engines.spark.statements.sources import refresh_cached
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.protocol.column_mapping import MAX_ID
@@ -36,14 +36,13 @@ from rowlock.transaction.state.options import application
 
 def create_like(target: Target, plan: Any) -> None:
     """CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] [LOCATION] [TBLPROPERTIES]."""
-    said = like_of(target.nodes, plan)
+    said = target.nodes.like_of(plan)
     folder = target.nodes.folder(said.source)
     if folder is None:
         target.refuse(f"{'.'.join(said.source or ())}, which is no Delta table", "Name the columns")
     if said.provider is not None and said.provider.lower() not in FORMATS:
         target.refuse(f"USING {said.provider}", "A table like a Delta table is one: leave USING out")
-    path = path_of(target.parts)
-    place = place_of(target.spark, dotted(target.parts), said.location) if path is None else place_of(target.spark, None, path)
+    place = place_named(target.spark, target.parts, said.location)
     if said.if_not_exists and (place.listed or place.has_log):
         return
     place.check("create")
@@ -75,14 +74,12 @@ def _of_a_new_table(schema: Any) -> Any:
 
 def create(target: Target, plan: Any) -> None:
     """CREATE TABLE [IF NOT EXISTS] (columns) USING delta."""
-    spec = _spec(target, plan)
-    _build(target, spec, DeltaTable.createIfNotExists(target.spark) if plan.ignoreIfExists() else DeltaTable.create(target.spark))
+    _build(target, _spec(target, plan), DeltaTable.createIfNotExists(target.spark) if plan.ignoreIfExists() else DeltaTable.create(target.spark))
 
 
 def replace(target: Target, plan: Any) -> None:
     """REPLACE TABLE and CREATE OR REPLACE TABLE (columns) USING delta."""
-    spec = _spec(target, plan)
-    _build(target, spec, DeltaTable.createOrReplace(target.spark) if plan.orCreate() else DeltaTable.replace(target.spark))
+    _build(target, _spec(target, plan), DeltaTable.createOrReplace(target.spark) if plan.orCreate() else DeltaTable.replace(target.spark))
 
 
 def _build(target: Target, spec: Spec, builder: Any) -> None:
@@ -112,7 +109,7 @@ def _build(target: Target, spec: Spec, builder: Any) -> None:
 
 def _spec(target: Target, plan: Any) -> Spec:
     """What the statement says of the table.  Raises UnsupportedFeature for what Rowlock has not."""
-    spec = spec_of(target.nodes, plan)
+    spec = target.nodes.spec_of(plan)
     if spec.provider.lower() not in FORMATS:
         target.refuse(f"USING {spec.provider or 'another format'} in place of a Delta table", "First DROP TABLE, or choose another name")
     if spec.missing is not None:
@@ -131,7 +128,7 @@ def create_as_select(target: Target, plan: Any) -> None:
 def replace_as_select(target: Target, plan: Any) -> None:
     """CREATE OR REPLACE TABLE ... AS SELECT and REPLACE TABLE ... AS SELECT: the table with its new rows in one commit."""
     spec = _spec(target, plan)
-    place = _place(target, spec)
+    place = place_named(target.spark, target.parts, spec.location)
     options = _options(target, plan, spec)
     if place.has_log:
         return _replace_with_rows(target, spec, place, bool(plan.orCreate()), target.nodes.frame(plan.query()), options)
@@ -161,13 +158,8 @@ def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool
     _make_with_rows(spec, place, rows, options, operation, replaces=True)
 
 
-def _place(target: Target, spec: Spec) -> Place:
-    path = path_of(target.parts)
-    return place_of(target.spark, dotted(target.parts), spec.location) if path is None else place_of(target.spark, None, path)
-
-
 def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any]) -> None:
-    place = _place(target, spec)
+    place = place_named(target.spark, target.parts, spec.location)
     if if_not_exists and (place.listed or (place.name is None and place.has_log)):
         return
     place.check("create")

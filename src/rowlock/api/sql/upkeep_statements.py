@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from rowlock.api.clones import clone_name, clone_to, convert as convert_to_delta, parquet_files
 from rowlock.api.handle import Handle, Receipts
-from rowlock.api.placement import open_by_name, place_of
+from rowlock.api.placement import open_by_name, place_named
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.answers import ANSWER, CLONE, DETAIL, HISTORY, PATH, RESTORE, counts_frame, path_frame
-from rowlock.engines.spark.frames.reading import files_of, milliseconds, session_zone
+from rowlock.engines.spark.frames.reading import files_of
 from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.parsing import parsed
@@ -22,7 +22,6 @@ from rowlock.exceptions import InvalidInput, TableNotFound
 from rowlock.protocol.paths import join, location
 from rowlock.protocol.schema import dotted
 from rowlock.storage.store import ObjectMeta
-from rowlock.transaction.state.shared import snapshot_of
 
 ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE, "CLONE": CLONE}
 """The columns of what each statement returns; the others return nothing."""
@@ -106,18 +105,16 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         source, listed = _parquet(spark, said["source"])
     else:
         source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(said["source"]))
-    target = path_of(statement.table)
-    place = place_of(spark, dotted(statement.table), said.get("location")) if target is None else place_of(spark, None, target)
+    place = place_named(spark, statement.table, said.get("location"))
     if said["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
         return counts_frame(spark, CLONE, {})
-    time_ms = milliseconds(spark, said["timestamp"], source.path) if "timestamp" in said else None
     receipts = Receipts()
-    if parquet and (time_ms is not None or "version" in said or source.state.log.exists()):
+    if parquet and ("timestamp" in said or "version" in said or source.state.log.exists()):
         raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
     if parquet:
         snapshot = parquet_files(source, StructType() if listed is None else listed.partition_columns, listed)
     else:
-        snapshot = snapshot_of(source.state, said.get("version"), time_ms, session_zone(spark))
+        snapshot = source.at(said.get("version"), said.get("timestamp"))
     if said["mode"] == "replace" and not place.has_log:
         missing = named("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=dotted(statement.table))
         raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)

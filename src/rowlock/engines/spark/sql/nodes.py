@@ -137,6 +137,87 @@ class Nodes:
             return False
         return entry is not None and entry.kind == "a view"
 
+    # ---- what statements say ------------------------------------------------------------------
+
+    def like_of(self, plan: JavaObject) -> Like:
+        """What a CREATE TABLE ... LIKE says, whichever class this Spark has for it."""
+        provider, place = self.option(plan.provider()), None
+        if class_name(plan) == "CreateTableLike":
+            name, source, serde, location = self.parts(plan.name()), self.parts(plan.source()), plan.serdeInfo(), self.option(plan.location())
+        else:
+            name, source, serde = self.identifier(plan.targetTable()), self.identifier(plan.sourceTable()), plan.fileFormat().serde()
+            place = self.option(plan.fileFormat().locationUri())
+            location = None if place is None else str(self.bridge.hadoop_path(place).toString())
+        if provider is None and serde.isDefined():
+            provider = "hive"
+        return Like(name, source, provider, location, bool(plan.ifNotExists()), {k: str(v) for k, v in self.mapping(plan.properties()).items()})
+
+    def new_default(self, spec: JavaObject) -> tuple[str | None, bool]:
+        """The default that an ALTER COLUMN gives, and whether it takes the default away; before Spark 4.1 an empty text of a default means that."""
+        held = self.option(spec.newDefaultExpression())
+        if isinstance(held, str):
+            return held or None, not held
+        return None if held is None else str(held.originalSQL()), has_method(spec, "dropDefault") and bool(spec.dropDefault())
+
+    def saved_name(self, plan: JavaObject) -> list[str]:
+        """The parts of the name that `saveAsTable` was given, with its schema and without the mark of saved.java.
+
+        It names a table, also where a temporary view has the name; Spark 4.0 hands it over as it was given.
+        """
+        catalog = self.spark._jsparkSession.sessionState().catalog()
+        *schema, table = self.identifier(catalog.qualifyIdentifier(plan.tableDesc().identifier()))
+        return [*schema, table.removesuffix(" saved by rowlock")]
+
+    def provider_of(self, plan: JavaObject) -> str:
+        """The format that a CREATE or REPLACE names, else the session's own."""
+        said = plan.tableSpec()
+        if said.serde().isDefined():
+            return "hive"
+        return str(self.option(said.provider()) or self.spark.conf.get("spark.sql.sources.default", "parquet"))
+
+    def spec_of(self, plan: JavaObject) -> Spec:
+        """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, as delta-spark has it."""
+        said = plan.tableSpec()
+        missing: list[str] = []
+        has_query = class_name(plan).endswith("AsSelect")
+        options = _options(self, said)
+        location = next((options.pop(k) for k in list(options) if k.lower() == "path"), self.option(said.location()))  # of spark.catalog.createTable(path=...)
+        partitions: list[str] = []
+        clusters: list[ColumnPath] = []
+        for transform in self.items(plan.partitioning()):
+            paths = [tuple(str(p) for p in reference.fieldNames()) for reference in transform.references()]
+            if class_name(transform) == "IdentityTransform":
+                partitions += [".".join(p) for p in paths]
+            elif class_name(transform) == "ClusterByTransform":
+                clusters += paths
+            else:
+                missing.append(f"PARTITIONED BY {transform.describe()}")
+        for what, present in (
+            ("ROW FORMAT or STORED AS", said.serde().isDefined()),
+            ("DEFAULT COLLATION", has_method(said, "collation") and said.collation().isDefined()),
+            ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(said, "constraints") and said.constraints().size() > 0),
+            ("OPTIONS", has_query and bool(options)),
+            ("EXTERNAL, but no LOCATION", bool(said.external()) and location is None),
+        ):
+            if present:
+                missing.append(what)
+        return Spec(
+            provider=self.provider_of(plan),
+            location=location,
+            comment=self.option(said.comment()),
+            columns=[] if has_query else [_column(self, c) for c in self.items(plan.columns())],
+            partitions=partitions,
+            clusters=clusters,
+            properties={k: str(v) for k, v in self.mapping(said.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
+            missing=missing[0] if missing else None,
+        )
+
+    def folder_behind(self, parts: Sequence[str]) -> tuple[str, list[str]] | None:
+        """The folder of the Delta table that a temporary view shows whole, and the view's columns; None for any other view."""
+        view = _temporary_view(self, parts) if len(parts) <= 2 else None
+        folder = None if view is None else _folder_of_view(self, view, _DEPTH)
+        return None if folder is None else (folder, _columns(self, view))
+
 
 def has_method(node: JavaObject, method: str) -> bool:
     """Whether a JVM object has a method: what a statement can say differs between versions of Spark."""
@@ -157,13 +238,6 @@ def marked(frame: DataFrame, path: str) -> DataFrame:
     """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
     analyzed(frame).setTagValue(catalyst(frame.sparkSession).mark(_TAG), path)
     return frame
-
-
-def folder_behind(nodes: Nodes, parts: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The folder of the Delta table that a temporary view shows whole, and the view's columns; None for any other view."""
-    view = _temporary_view(nodes, parts) if len(parts) <= 2 else None
-    folder = None if view is None else _folder_of_view(nodes, view, _DEPTH)
-    return None if folder is None else (folder, _columns(nodes, view))
 
 
 def _temporary_view(nodes: Nodes, parts: Sequence[str]) -> JavaObject | None:
@@ -268,84 +342,6 @@ class Like:
     location: str | None
     if_not_exists: bool
     properties: Mapping[str, str]
-
-
-def like_of(nodes: Nodes, plan: JavaObject) -> Like:
-    """What a CREATE TABLE ... LIKE says, whichever class this Spark has for it."""
-    provider, place = nodes.option(plan.provider()), None
-    if class_name(plan) == "CreateTableLike":
-        name, source, serde, location = nodes.parts(plan.name()), nodes.parts(plan.source()), plan.serdeInfo(), nodes.option(plan.location())
-    else:
-        name, source, serde = nodes.identifier(plan.targetTable()), nodes.identifier(plan.sourceTable()), plan.fileFormat().serde()
-        place = nodes.option(plan.fileFormat().locationUri())
-        location = None if place is None else str(nodes.bridge.hadoop_path(place).toString())
-    if provider is None and serde.isDefined():
-        provider = "hive"
-    return Like(name, source, provider, location, bool(plan.ifNotExists()), {k: str(v) for k, v in nodes.mapping(plan.properties()).items()})
-
-
-def new_default(nodes: Nodes, spec: JavaObject) -> tuple[str | None, bool]:
-    """The default that an ALTER COLUMN gives, and whether it takes the default away; before Spark 4.1 an empty text of a default means that."""
-    held = nodes.option(spec.newDefaultExpression())
-    if isinstance(held, str):
-        return held or None, not held
-    return None if held is None else str(held.originalSQL()), has_method(spec, "dropDefault") and bool(spec.dropDefault())
-
-
-def saved_name(nodes: Nodes, plan: JavaObject) -> list[str]:
-    """The parts of the name that `saveAsTable` was given, with its schema and without the mark of saved.java.
-
-    It names a table, also where a temporary view has the name; Spark 4.0 hands it over as it was given.
-    """
-    catalog = nodes.spark._jsparkSession.sessionState().catalog()
-    *schema, table = nodes.identifier(catalog.qualifyIdentifier(plan.tableDesc().identifier()))
-    return [*schema, table.removesuffix(" saved by rowlock")]
-
-
-def provider_of(nodes: Nodes, plan: JavaObject) -> str:
-    """The format that a CREATE or REPLACE names, else the session's own."""
-    said = plan.tableSpec()
-    if said.serde().isDefined():
-        return "hive"
-    return str(nodes.option(said.provider()) or nodes.spark.conf.get("spark.sql.sources.default", "parquet"))
-
-
-def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
-    """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, as delta-spark has it."""
-    said = plan.tableSpec()
-    missing: list[str] = []
-    has_query = class_name(plan).endswith("AsSelect")
-    options = _options(nodes, said)
-    location = next((options.pop(k) for k in list(options) if k.lower() == "path"), nodes.option(said.location()))  # of spark.catalog.createTable(path=...)
-    partitions: list[str] = []
-    clusters: list[ColumnPath] = []
-    for transform in nodes.items(plan.partitioning()):
-        paths = [tuple(str(p) for p in reference.fieldNames()) for reference in transform.references()]
-        if class_name(transform) == "IdentityTransform":
-            partitions += [".".join(p) for p in paths]
-        elif class_name(transform) == "ClusterByTransform":
-            clusters += paths
-        else:
-            missing.append(f"PARTITIONED BY {transform.describe()}")
-    for what, present in (
-        ("ROW FORMAT or STORED AS", said.serde().isDefined()),
-        ("DEFAULT COLLATION", has_method(said, "collation") and said.collation().isDefined()),
-        ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(said, "constraints") and said.constraints().size() > 0),
-        ("OPTIONS", has_query and bool(options)),
-        ("EXTERNAL, but no LOCATION", bool(said.external()) and location is None),
-    ):
-        if present:
-            missing.append(what)
-    return Spec(
-        provider=provider_of(nodes, plan),
-        location=location,
-        comment=nodes.option(said.comment()),
-        columns=[] if has_query else [_column(nodes, c) for c in nodes.items(plan.columns())],
-        partitions=partitions,
-        clusters=clusters,
-        properties={k: str(v) for k, v in nodes.mapping(said.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
-        missing=missing[0] if missing else None,
-    )
 
 
 def _options(nodes: Nodes, said: JavaObject) -> dict[str, str]:
