@@ -8,9 +8,8 @@ from rowlock.api.merge_builder import (
     DeltaMergeNotMatchedActionBuilder,
     DeltaMergeNotMatchedBySourceActionBuilder,
 )
-from rowlock.api.multi_table import MultiTableTransaction, read_together, transaction
+from rowlock.api.multi_table import MultiTableTransaction, read_together, run, transaction
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
-from rowlock.api.run import run
 from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
 from rowlock.api.transaction import DeltaTransaction
 

@@ -86,11 +86,9 @@ def append(
         True
     """
     app = application(app_id, app_version)
-    if merge_schema is not None:
-        arguments.flag(merge_schema, "merge_schema")
+    arguments.optional(arguments.flag, merge_schema, "merge_schema")
     columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
-    if user_metadata is not None:
-        arguments.text(user_metadata, "user_metadata")
+    arguments.optional(arguments.text, user_metadata, "user_metadata")
     state, rows = opened(path, storage_options), rows_of(data)
     most = arguments.optional_portion(max_records_per_file, "max_records_per_file")
     with progress.work("append to", state.store.root), _call(user_metadata, app) as step:

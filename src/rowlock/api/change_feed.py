@@ -11,7 +11,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.reading import changed_rows, changes_frame, milliseconds, refuse_its_columns, session_zone
+from rowlock.engines.spark.frames.reading import changed_rows, changes_frame, refuse_its_columns, session_zone
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
@@ -100,7 +100,7 @@ def _in_order(handle: Handle, start: Bound, end: Bound | None) -> bool:
     """Whether both bounds are times, the end not before the start."""
     if _version(start, "start") is not None or end is None or _version(end, "end") is not None:
         return False
-    first, last = (milliseconds(handle.spark, t, handle.path) for t in (start, end))  # type: ignore[arg-type]
+    first, last = map(handle.time_ms, (start, end))
     return first <= last
 
 
@@ -113,7 +113,7 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
     """The version that the changes start with."""
     version = _version(start, "start")
     if version is None:
-        at = milliseconds(handle.spark, start, handle.path)  # type: ignore[arg-type]
+        at = handle.time_ms(start)
         version = next((v for v, t in times.items() if t >= at), None)
         if version is None and _may_start_later(handle):
             return newest.version + 1
@@ -143,7 +143,7 @@ def _last(handle: Handle, end: Bound, times: Mapping[int, int], newest: Snapshot
     version = _version(end, "end")
     if version is not None:
         return min(version, newest.version)
-    at = milliseconds(handle.spark, end, handle.path)  # type: ignore[arg-type]
+    at = handle.time_ms(end)
     found = [v for v, t in times.items() if t <= at]
     if not found:
         raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)

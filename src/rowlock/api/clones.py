@@ -19,7 +19,6 @@ from rowlock.conditions import named
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import SparkSession, StructType
-from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.engines.spark.write.conversion import folder_in, parquet_folder, partition_type
 from rowlock.exceptions import InvalidInput, TableExists, UnsupportedFeature
 from rowlock.log.live_files import LiveFiles
@@ -27,7 +26,6 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.paths import is_absolute, location
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import shallow_clone
-from rowlock.transaction.state.shared import snapshot_of
 
 
 def convert(
@@ -211,9 +209,8 @@ class Clones:
                 "This version of Rowlock has no deep clones: use isShallow=True, or copy the rows with rowlock.write", feature="deep clones", access="write"
             )
         replaces, given = arguments.flag(replace, "replace"), arguments.properties(properties, "properties")
-        state, spark = self._handle.state, self._handle.spark
-        source = snapshot_of(state, version, None if timestamp is None else milliseconds(spark, timestamp, self._handle.path), session_zone(spark))
-        place = place_of(spark, None, where) if is_absolute(where) else place_of(spark, where, None)
+        source = self._handle.at(version, timestamp)
+        place = place_of(self._handle.spark, None, where) if is_absolute(where) else place_of(self._handle.spark, where, None)
         made = type(self)(place.handle)
         clone_to(place, source, name=clone_name(self._handle), replaces=replaces, properties=given, receipts=made._receipts)
         return made

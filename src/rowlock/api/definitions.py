@@ -90,7 +90,7 @@ class Definitions:
             >>> t.toDF().columns
             ['id', 'region', 'amount', 'note']
         """
-        said = None if comment is None else arguments.text(comment, "comment")
+        said = arguments.optional(arguments.text, comment, "comment")
         field = field_of(arguments.text(colName, "colName"), dataType, said, self._handle.path)
         self._receipts.last = alteration.add_columns(self._handle.state, self._handle.table.engine, [field])
 
@@ -161,8 +161,7 @@ class Definitions:
             False
         """
         arguments.text(name, "name")
-        may_be_null = None if nullable is None else arguments.flag(nullable, "nullable")
-        said = None if comment is None else arguments.text(comment, "comment")
+        may_be_null, said = arguments.optional(arguments.flag, nullable, "nullable"), arguments.optional(arguments.text, comment, "comment")
         field = None if dataType is None else field_of(name, dataType, None, self._handle.path)
         self._edit(ColumnEdit((name,), may_be_null, field, said))
 

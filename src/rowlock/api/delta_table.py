@@ -305,8 +305,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             +-------+---------+
             <BLANKLINE>
         """
-        if limit is not None:
-            arguments.number(limit, "limit")
+        arguments.optional(arguments.number, limit, "limit")
         log = self._handle.state.log
         return history_frame(self._handle.spark, log.history(limit), dict(log.commit_times()))
 

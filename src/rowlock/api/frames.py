@@ -20,7 +20,7 @@ from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.reading import milliseconds, read_frame, read_with_row_ids, scan_frame, scanned_plan, session_zone
+from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids, scan_frame, scanned_plan
 from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
@@ -30,7 +30,6 @@ from rowlock.transaction.definition import creation, replacement
 from rowlock.transaction.state import call
 from rowlock.transaction.state.options import WriteMode, application
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.shared import snapshot_of
 from rowlock.transaction.transaction import Planned
 
 MODES = get_args(WriteMode)
@@ -75,11 +74,11 @@ def read(
         >>> rowlock.read(spark, path).count(), rowlock.read(spark, path, version=0).count()
         (2, 3)
     """
-    wanted = None if version is None else arguments.number(version, "version")
+    wanted = arguments.optional(arguments.number, version, "version")
     arguments.flag(with_row_ids, "with_row_ids")
     check_classic(spark, "rowlock.read")
     handle = Handle(spark, path, storage_options=storage_options)
-    snapshot = snapshot_of(handle.state, wanted, None if timestamp is None else milliseconds(spark, timestamp, handle.path), session_zone(spark))
+    snapshot = handle.at(wanted, timestamp)
     if with_row_ids:
         return read_with_row_ids(handle.evaluator, snapshot)
     return read_frame(handle.evaluator, snapshot, fixed=version is not None or timestamp is not None)
@@ -165,15 +164,12 @@ def write(
     frame = expressions.frame(df, "df")
     check_classic(frame, "rowlock.write")
     arguments.one_of(mode, "mode", MODES, path)
-    if merge_schema is not None:
-        arguments.flag(merge_schema, "merge_schema")
+    arguments.optional(arguments.flag, merge_schema, "merge_schema")
     matching = overwrites.matching_of(replace_on, replace_using, target_alias, path)
     what = overwrites.overwrite_of(frame.sparkSession, path, mode, replace_where, overwrite_schema, partition_overwrite_mode, matching, data_change)
     for text, name in ((user_metadata, "user_metadata"), (compression, "compression")):
-        if text is not None:
-            arguments.text(text, name)
-    if optimize_write is not None:
-        arguments.flag(optimize_write, "optimize_write")
+        arguments.optional(arguments.text, text, name)
+    arguments.optional(arguments.flag, optimize_write, "optimize_write")
     columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
     handle = Handle(frame.sparkSession, path, storage_options=storage_options)
     check_names(df.columns, handle.path)
@@ -292,14 +288,14 @@ _CHANGED = "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"
 
 def frame_of_newest(handle: Handle) -> DataFrame:
     """The rows of a handle's table: on an enabled session as they are whenever the DataFrame runs, on any other as they are now."""
-    snapshot = snapshot_of(handle.state)
+    snapshot = handle.at()
     return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata)) if is_enabled(handle.spark) else read_frame(handle.evaluator, snapshot)
 
 
 def following(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> DataFrame:
     """The rows of a table as they are whenever the DataFrame runs, on an enabled session; of a version that is named always the same."""
     handle = Handle(spark, path)
-    snapshot = snapshot_of(handle.state, version, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
+    snapshot = handle.at(version, timestamp)
     return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata), fixed=version is not None or timestamp is not None)
 
 
@@ -309,7 +305,7 @@ def scan(spark: SparkSession, table: str, version: int | None, columns: str, hid
     Raises SchemaMismatch where the rows do not fit the columns that the reader was told, TableNotFound.
     """
     handle = Handle(spark, table)
-    snapshot = snapshot_of(handle.state, version) if version is not None else _newest(handle, versions.get(table))
+    snapshot = handle.at(version) if version is not None else _newest(handle, versions.get(table))
     if version is None:
         versions.put(table, snapshot.version)
         if (why := incompatible(columns, snapshot)) is not None:
@@ -328,7 +324,7 @@ def _newest(handle: Handle, version: int | None) -> Snapshot:
         if version is not None and known is not None and known.version == version:
             return known
     try:
-        return snapshot_of(handle.state, version)
+        return handle.at(version)
     except TableNotFound as e:
         raise PathNotFound(
             "The table is gone since this DataFrame or view of it was made: make it anew where the table is now", table=handle.path, condition=named(_CHANGED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.engines.spark.session import settings
 from rowlock.engines.spark.session.clouds import options_of_session, spark_root
 from rowlock.engines.spark.session.connect import is_connect
@@ -33,7 +35,7 @@ from rowlock.transaction import transaction
 from rowlock.transaction.state import call
 from rowlock.transaction.state.call import in_session
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.shared import SharedState, logger, state_of
+from rowlock.transaction.state.shared import SharedState, logger, snapshot_of, state_of
 from rowlock.transaction.transaction import Planned, Table
 
 hadoop.serve(hadoop_files.open_files, options_of_session)
@@ -81,6 +83,16 @@ class Handle:
     def path(self) -> str:
         """The table's root, as its store names it."""
         return self.state.store.root
+
+    def time_ms(self, timestamp: Any) -> int:
+        """Milliseconds since 1970 (UTC) of a datetime, or of text that the session casts to a timestamp.  Raises InvalidInput for any other text."""
+        return milliseconds(self.spark, timestamp, self.path)
+
+    def at(self, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> Snapshot:
+        """The snapshot of a version, of the newest version at a time, or by default of the newest of all.  Raises InvalidInput, VersionNotFound."""
+        if timestamp is None:
+            return snapshot_of(self.state, version)
+        return snapshot_of(self.state, version, self.time_ms(timestamp), session_zone(self.spark))
 
     def facts(self) -> display.Facts:
         """What this process knows of the table, for people; nothing is read for it."""

@@ -14,7 +14,6 @@ from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.answers import RESTORE, counts_frame, path_frame
-from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import vacuum
@@ -23,7 +22,6 @@ from rowlock.maintenance.vacuum import Vacuumed
 from rowlock.storage.store import ObjectMeta
 from rowlock.transaction.publish import manifests
 from rowlock.transaction.state.call import settings
-from rowlock.transaction.state.shared import snapshot_of
 
 
 class Maintenance:
@@ -121,7 +119,7 @@ class Maintenance:
             3
         """
         with _restorable():
-            target = snapshot_of(self._handle.state, arguments.number(version, "version"))
+            target = self._handle.at(arguments.number(version, "version"))
         return self._restored(target, version=version)
 
     def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> DataFrame:
@@ -150,9 +148,8 @@ class Maintenance:
             3
         """
         asked = timestamp.isoformat() if isinstance(timestamp, datetime.datetime) else arguments.text(timestamp, "timestamp")
-        time_ms = milliseconds(self._handle.spark, timestamp, self._handle.path)
         with _restorable():
-            target = snapshot_of(self._handle.state, timestamp_ms=time_ms, zone=session_zone(self._handle.spark))
+            target = self._handle.at(timestamp=timestamp)
         return self._restored(target, timestamp=asked)
 
     @commits("restore")

@@ -1,4 +1,4 @@
-"""Transactions over several tables, and reads of several tables at one instant."""
+"""Transactions over several tables, and reads of several tables at one instant; `rowlock.run`: a function as a transaction, run again as a whole where a rebase cannot do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, TypedDict, Unpack, get_args, overload
 
 from rowlock import arguments, clock, display
 from rowlock.api.connect import check_classic
@@ -16,7 +16,7 @@ from rowlock.api.sql.answers import run_text
 from rowlock.api.sql.target import statements_on
 from rowlock.api.transaction import DeltaTransaction, OpenTransaction
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.reading import milliseconds, read_frame
+from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.session.settings import session_of_process
 from rowlock.engines.spark.statements.sources import versions_read
 from rowlock.exceptions import InvalidInput, WrongType
@@ -25,8 +25,8 @@ from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction import multi_table
 from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, Options, asked
-from rowlock.transaction.state.receipt import Reruns
-from rowlock.transaction.transaction import Transaction
+from rowlock.transaction.state.receipt import Receipt, Reruns
+from rowlock.transaction.transaction import Transaction, run_again
 from rowlock.transaction.two_phase.prepare import Part, Wait
 
 Tables = Sequence[DeltaTable | str]
@@ -274,8 +274,109 @@ def read_together(tables: Tables, timestamp: str | datetime.datetime | None = No
     """
     handles = handles_of(tables, "rowlock.read_together")
     states = [handle.state for handle in handles]
-    if timestamp is None:
-        heads = multi_table.heads_together(states, to_read=True)
-    else:
-        heads = multi_table.heads_at(states, [milliseconds(h.spark, timestamp, h.path) for h in handles])
+    heads = multi_table.heads_together(states, to_read=True) if timestamp is None else multi_table.heads_at(states, [h.time_ms(timestamp) for h in handles])
     return [read_frame(handle.evaluator, head, fixed=True) for handle, head in zip(handles, heads, strict=True)]
+
+
+class _Options(TypedDict, total=False):
+    """The arguments of `DeltaTable.transaction` and of `rowlock.transaction`."""
+
+    isolation: Isolation | None
+    on_conflict: OnConflict | None
+    granularity: Granularity | None
+    app_id: str | None
+    app_version: int | None
+    lock: Lock | None
+    lock_timeout: float | None
+    user_metadata: str | None
+
+
+@overload
+def run(table: DeltaTable, fn: Callable[[DeltaTransaction], Any], retries: int = 10, **options: Unpack[_Options]) -> Receipt: ...
+@overload
+def run(
+    table: Tables, fn: Callable[[MultiTableTransaction], Any], retries: int = 10, *, wait: Wait = "everywhere", **options: Unpack[_Options]
+) -> MultiTableReceipt: ...
+def run(
+    table: DeltaTable | Tables,
+    fn: Callable[[Any], Any],
+    retries: int = 10,
+    *,
+    isolation: Isolation | None = None,
+    on_conflict: OnConflict | None = None,
+    granularity: Granularity | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    lock: Lock | None = None,
+    lock_timeout: float | None = None,
+    user_metadata: str | None = None,
+    wait: Wait = "everywhere",
+) -> Receipt | MultiTableReceipt:
+    """Runs a function in a transaction and commits; where a rebase cannot keep its work, runs it again as a whole.
+
+    The function runs on the driver and may start Spark jobs.  It must have no effect elsewhere, for it may run several times; under `on_conflict='fail'`
+    it runs once.
+
+    Args:
+        table: The table, or a list of several: then the function gets a transaction over all of them (see `rowlock.transaction`).
+        fn: Called with the transaction.
+        retries: How many more times it may run, 0 or more.
+        isolation: As in `DeltaTable.transaction`, and so are the arguments below.
+        on_conflict: What is done where others committed first.
+        granularity: What counts as a conflict: a row or a file.
+        app_id: The name of an application, whose step this is.
+        app_version: The step's number, 0 or more.
+        lock: Who waits in line before they work.
+        lock_timeout: For how many seconds to wait in line, 0 or more.
+        user_metadata: A text of your own, which the commit carries as `userMetadata`.
+        wait: Of several tables, as in `rowlock.transaction`: "everywhere" or "decided".
+
+    Returns:
+        The receipt of the commit; of several tables a `MultiTableReceipt`.
+
+    Raises:
+        InvalidInput: A value is not allowed, or two do not go together.
+        WrongType: An argument is of another type.
+        DeltaConcurrentModificationException: The conflict of the last run, where none landed.
+        Exception: What `fn` raises; nothing is committed then.
+
+    Examples:
+        >>> def double(txn):
+        ...     total = txn.toDF().agg({"amount": "sum"}).first()[0]
+        ...     txn.update("region = 'us'", {"amount": f"{total}"})
+        >>> rowlock.run(t, double).version
+        1
+    """
+
+    arguments.function(fn, "fn")
+    most = max(0, arguments.number(retries, "retries"))
+    how = (isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
+    until = waited(wait)
+    if isinstance(table, (list, tuple)):
+        handles = handles_of(table, "rowlock.run")
+        together: MultiTableReceipt = _run(lambda: MultiTableTransaction(handles, *asked(*how), until), fn, most)
+        return together
+    if not isinstance(table, DeltaTable):
+        raise WrongType(f"table must be a DeltaTable, not {type(table).__name__}")
+    if until != "everywhere":
+        raise InvalidInput("wait is for a transaction over several tables: a commit to one table is there when it is decided", table=table._handle.path)
+    check_classic(table._handle.spark, "rowlock.run")
+    receipt: Receipt = _run(lambda: table.transaction(*how), fn, most)
+    return receipt
+
+
+def _run(made: Callable[[], DeltaTransaction | MultiTableTransaction], fn: Callable[[Any], Any], most: int) -> Any:
+    """Runs `fn` in the transaction that `made` makes, at most `most` times more; the receipt."""
+
+    def begin(reruns: Reruns) -> DeltaTransaction | MultiTableTransaction:
+        txn = made()
+        txn._reruns = reruns
+        return txn
+
+    def carry_out(txn: DeltaTransaction | MultiTableTransaction) -> Any:
+        with txn:
+            fn(txn)
+        assert txn.receipt is not None
+        return txn.receipt
+
+    return run_again(begin, carry_out, lambda txn: txn._transaction, most=most, again=lambda options, _: options.on_conflict != "fail")

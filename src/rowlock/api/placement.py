@@ -5,7 +5,7 @@ Everything that can be said against a name is said here, before anything is writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,9 @@ from rowlock.engines.spark.catalog import Name, folder_at_server, not_found, pat
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect import is_connect
+from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
+from rowlock.protocol.schema import dotted
 from rowlock.storage.open import check_is_folder, open_store
 
 CreateMode = Literal["create", "createIfNotExists", "replace", "createOrReplace"]
@@ -112,6 +114,12 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
         raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name")
     elsewhere = location if location is not None and is_elsewhere(location, entry.folder) else None
     return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed", elsewhere=elsewhere)
+
+
+def place_named(spark: SparkSession, parts: Sequence[str], location: str | None) -> Place:
+    """The place that the parts of a name in a statement say, and the location beside it.  Raises as `place_of`."""
+    path = path_of(parts)
+    return place_of(spark, dotted(parts), location) if path is None else place_of(spark, None, path)
 
 
 def is_elsewhere(location: str, folder: str) -> bool:

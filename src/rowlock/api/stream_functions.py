@@ -137,8 +137,7 @@ def sink(
     if mode not in ("append", "overwrite"):
         raise InvalidInput(f"mode is append or overwrite, not {mode!r}", table=str(path))
 
-    if name is not None:
-        arguments.text(name, "name")
+    arguments.optional(arguments.text, name, "name")
     written: list[tuple[str, str | None, int]] = []
     static: Literal["static"] | None = "static" if mode == "overwrite" else None  # whatever the session's setting is
 

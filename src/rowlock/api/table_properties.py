@@ -160,8 +160,7 @@ class Upgrades:
             >>> t.dropFeatureSupport("vacuumProtocolCheck")
         """
         arguments.text(featureName, "featureName")
-        if truncateHistory is not None:
-            arguments.flag(truncateHistory, "truncateHistory")
+        arguments.optional(arguments.flag, truncateHistory, "truncateHistory")
         self._receipts.last = table_features.drop_feature(
             self._handle.state, featureName, lambda feature: _clear(self._handle, feature), truncate_history=bool(truncateHistory)
         )
