@@ -8,10 +8,12 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.time_zones import zone_of
+
+T = TypeVar("T")
 
 
 def text(value: Any, name: str) -> str:
@@ -50,6 +52,11 @@ def number(value: Any, name: str, table: str | None = None) -> int:
         except TypeError:
             pass
     raise WrongType(f"{name} needs to be an int but got '{type(value)}'", table=table)
+
+
+def optional(check: Callable[[Any, str], T], value: Any, name: str) -> T | None:
+    """The value as one of these checks returns it; None stays None.  Raises what the check raises."""
+    return None if value is None else check(value, name)
 
 
 def optional_portion(value: Any, name: str, table: str | None = None) -> int | None:

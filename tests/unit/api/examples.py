@@ -23,7 +23,7 @@ WITHOUT_SPARK = (
     "rowlock.exceptions",
     "rowlock.limits",
     "rowlock.storage.registers",
-    "rowlock.testing.faults",
+    "rowlock.testing",
     "rowlock_simulation.scheduler",
     "rowlock.transaction.state.receipt",
 )

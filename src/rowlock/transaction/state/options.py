@@ -114,8 +114,7 @@ def asked(
 ) -> tuple[Options, SetTransaction | None, str | None]:
     """What the arguments of a transaction of several statements ask for: options, the step of an application, the user's text.  Raises InvalidInput, WrongType."""
     options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
-    if user_metadata is not None:
-        arguments.text(user_metadata, "user_metadata")
+    arguments.optional(arguments.text, user_metadata, "user_metadata")
     return options, application(app_id, app_version), user_metadata
 
 
