@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rowlock import display
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol import char_varchar
 from rowlock.protocol.schema import DataType, StructField, StructType, dotted, nullable, parts, quote, shared_parts, type_name, unresolved_column, with_parts
@@ -88,11 +88,16 @@ def field_at(schema: StructType, path: Sequence[str], table: str) -> StructField
     if found is None or found[1] != len(path):
         name = ".".join(path)
         text = f"there is no column {name!r}; the table has {', '.join(schema.names)}{display.did_you_mean(name, schema.names)}"
-        above = owner(schema, path[:-1])
-        no_struct = above is not None and not isinstance(above[0].type, StructType) and not parts(above[0].type)
-        invalid = named("INVALID_FIELD_NAME", fieldName=dotted(path), path=dotted(path[:-1]))
-        raise SchemaMismatch(text, table=table, condition=invalid if no_struct else unresolved_column(path, schema.names))
+        raise SchemaMismatch(text, table=table, condition=no_field(schema, path))
     return found[0]
+
+
+def no_field(schema: StructType, path: Sequence[str]) -> Condition:
+    """The condition of a path that leads to no field: that what it goes through is no struct, or has none of its name."""
+    above = next((found for n in range(len(path) - 1, 0, -1) if (found := owner(schema, path[:n])) is not None), None)
+    if above is not None and not isinstance(above[0].type, StructType) and not parts(above[0].type):
+        return named("INVALID_FIELD_NAME", fieldName=dotted(path), path=dotted(path[: above[1]]))
+    return unresolved_column(path, schema.names)
 
 
 def with_part(type_: DataType, place: Sequence[str], new: DataType) -> DataType:

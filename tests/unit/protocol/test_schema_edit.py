@@ -8,7 +8,7 @@ import pytest
 
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from rowlock.protocol.schema_edit import Position, added, moved, with_columns, with_field
+from rowlock.protocol.schema_edit import Position, added, moved, no_field, with_columns, with_field
 
 INT = PrimitiveType("integer")
 INNER = StructType((StructField("x", INT), StructField("y", INT)))
@@ -64,6 +64,21 @@ def test_the_condition_names_what_is_missing_of_a_path() -> None:
     with pytest.raises(SchemaMismatch) as raised:
         added(SCHEMA, ("nosuch", "x"), NEW, None, TABLE)
     assert raised.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION" and raised.value.getMessageParameters()["objectName"] == "`nosuch`"
+
+
+@pytest.mark.parametrize(
+    ("path", "condition"),
+    [
+        (("id", "a"), "INVALID_FIELD_NAME"),
+        (("id", "element", "a"), "INVALID_FIELD_NAME"),
+        (("S", "x", "a"), "INVALID_FIELD_NAME"),
+        (("S", "nosuch"), "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+        (("nosuch", "a"), "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+    ],
+)
+def test_a_path_through_what_is_no_struct_has_a_condition_of_its_own(path: tuple[str, ...], condition: str) -> None:
+    """As delta-spark has it for ALTER COLUMN, RENAME COLUMN and DROP COLUMN (I9)."""
+    assert no_field(SCHEMA, path).name == condition
 
 
 def test_columns_are_put_in_another_order_and_added() -> None:

@@ -19,7 +19,7 @@ from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
-from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name, unresolved_column
+from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.definition.alteration import ColumnEdit
@@ -97,7 +97,7 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         raise SchemaMismatch(
             f"There is no column {dotted(path)} to alter; the table has {', '.join(schema.names)}",
             table=target.path,
-            condition=unresolved_column(path, schema.names),
+            condition=schema_edit.no_field(schema, path),
         )
     known, path, place = found[0], path[: found[1]], path[found[1] :]
     type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
