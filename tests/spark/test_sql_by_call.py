@@ -6,7 +6,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import rowlock
-from rowlock.exceptions import StatementRefused, TableNotFound, UnsupportedFeature
+from rowlock.exceptions import SchemaMismatch, StatementRefused, TableNotFound, UnsupportedFeature
+from spark.support import winner
 
 
 @pytest.fixture
@@ -87,3 +88,15 @@ def test_what_shows_properties_masks_secrets(spark, sales):
 def test_several_inserts_of_one_query(spark, sales):
     rowlock.sql(spark, f"FROM {sales} INSERT INTO {sales} SELECT * WHERE id = 1 INSERT INTO {sales} SELECT *")
     assert rows(rowlock.sql(spark, f"SELECT count(*) FROM {sales}")) == [(8,)], "the second reads what the first wrote"
+
+
+@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+def test_an_insert_by_position_is_bound_anew_where_a_column_was_renamed(spark, table_path, verb):
+    """As a run after the winner (I3): it names no column, so nothing that it says has gone."""
+    rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` (id INT, v INT) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    with winner(lambda: rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` RENAME COLUMN v TO w")):
+        rowlock.sql(spark, f"INSERT {verb} delta.`{table_path}` VALUES (1, 2)")
+    assert rowlock.to_arrow(table_path).to_pylist() == [{"id": 1, "w": 2}]
+    renamed = winner(lambda: rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` RENAME COLUMN w TO v"))
+    with renamed, pytest.raises(SchemaMismatch, match="There is no column 'w' to set; the table has id, v"):
+        rowlock.sql(spark, f"INSERT {verb} delta.`{table_path}` (id, w) VALUES (1, 2)")

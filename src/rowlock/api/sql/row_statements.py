@@ -23,7 +23,7 @@ from rowlock.engines.spark.sql.insert import is_default, partition_literal, refu
 from rowlock.engines.spark.sql.nodes import has_method
 from rowlock.engines.spark.sql.parsing import ScalarSubqueries
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
-from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.protocol.schema import dotted, quote
 from rowlock.transaction.state.options import WriteMode
 from rowlock.transaction.state.receipt import Receipt
@@ -73,7 +73,7 @@ def merge(target: Target, plan: Any) -> DataFrame:
 
 
 def insert(target: Target, plan: Any) -> None:
-    """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions."""
+    """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions; anew where columns were renamed meanwhile."""
     nodes = target.nodes
     refuse_options_of_client(target.spark, target.path)
     if has_method(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
@@ -108,7 +108,12 @@ def insert(target: Target, plan: Any) -> None:
         column, same = partition_literal(table, name, value, target.path, replaces=bool(plan.overwrite()) and not dynamic)
         rows = rows.withColumn(name, column)
         where = same if where is None else where & same
-    _write(target, rows, where if plan.overwrite() and not dynamic else None, evolving=evolving, dynamic=dynamic, **how)
+    try:
+        _write(target, rows, where if plan.overwrite() and not dynamic else None, evolving=evolving, dynamic=dynamic, **how)
+    except SchemaMismatch:
+        if target.table().toDF().columns == table.columns:
+            raise
+        insert(target, plan)
 
 
 def _write(target: Target, rows: DataFrame, where: Column | None, *, evolving: bool, dynamic: bool, mode: WriteMode, **how: Any) -> None:
