@@ -12,11 +12,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rowlock.limits import limits
+
 Taken = Callable[[Any, tuple[Any, ...]], bool]
 
 
 def _always(_result: Any, _args: tuple[Any, ...]) -> bool:
     return True
+
+
+def _is_small(evaluator: Any, piece: Any) -> bool:
+    return bool(evaluator.num_rows(piece.file) <= limits().local_rows)
 
 
 def _in_files(wanted: bool) -> Taken:
@@ -44,7 +50,7 @@ PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("OPTIMIZE moved by Arrow", "rowlock.parquet.moving", "move_rows", lambda r, _: bool(r)),
     ("OPTIMIZE sorted by Arrow", "rowlock.parquet.moving", "sort_rows", lambda r, _: bool(r[0])),
     ("OPTIMIZE written by Spark", "rowlock.engines.spark.statements.compaction", "_written", _always),
-    ("copy on write on the driver", "rowlock.engines.spark.write.writer", "_with_ids", _always),
+    ("copy on write on the driver", "rowlock.engines.spark.write.writer", "copy_slices", lambda _, args: any(_is_small(args[0], s) for s in args[1])),
     ("copy on write by Spark", "rowlock.engines.spark.write.writer", "_copy_large", _always),
     ("changes on the driver", "rowlock.engines.spark.write.writer", "_on_driver", lambda r, _: r is not None),
     ("changes by Spark", "rowlock.engines.spark.write.writer", "_on_driver", lambda r, _: r is None),
