@@ -77,8 +77,6 @@ class Limits:
     """Size in files of a MERGE's source that Spark may send to every task (its own threshold is 10 MB); with a larger one target rows and inserts come of one outer join."""
     outer_join_ratio: int = 32
     """The outer join is also used where the target's files are at most this many times the source's size: shuffling them is cheaper than a second job."""
-    scan_groups: int = 24
-    """Groups of files (by partition values, with and without deletion vectors) that a scan reads as a union; more are joined with a table of their values."""
     moved_bytes: int = 256 * _GB
     """Size of the files that OPTIMIZE makes one of on the driver, with Arrow, a portion at a time; larger ones, and on a cluster more than `local_rows`, are Spark's."""
     sorted_bytes: int = _share(1 / 32, at_least=128 * _MB, at_most=_GB)

@@ -9,7 +9,6 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.read import scan
 from rowlock.engines.spark.statements import row_statements
 from spark.support import make, read, take_route, unchanged, winner
 from support.turning_down import turn_down
@@ -50,11 +49,10 @@ def test_one_job_a_job_for_each_file_and_the_driver_leave_the_same(spark, tmp_pa
     assert [r[0] for r in sorted(by_driver)] == sorted(set(range(5000)) - gone)
 
 
-@pytest.mark.parametrize("groups", [64, 0], ids=["a scan for each partition", "one scan for all"])
 @pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.short("3-one scan for all", ci=("1-a scan for each partition",), why="a scan for each partition, which small tables have anyhow")
-def test_files_with_vectors_whose_hashes_agree(spark, tmp_path, monkeypatch, parts: int, groups: int):
-    """Dead positions are looked up by 40 bits of a file's hash; here by one, so that of three files two agree for certain."""
+@pytest.mark.short("3", ci=("1",), why="a table without partitions, which other tests read")
+def test_files_with_vectors(spark, tmp_path, monkeypatch, parts: int):
+    """I1: dead rows of each file and partition are taken off, by the driver and by Spark, and found again by their places."""
     path = str(tmp_path / "table")
     for n in range(6):
         rowlock.append(
@@ -62,8 +60,6 @@ def test_files_with_vectors_whose_hashes_agree(spark, tmp_path, monkeypatch, par
         )
     table = DeltaTable.forPath(spark, path)
     table.delete("k % 5 = k div 5 - 1")
-    monkeypatch.setattr(scan, "_KEY_SHIFT", 63)
-    turn_down(monkeypatch, scan_groups=groups)
     left = [k for k in range(30) if k % 5 != k // 5 - 1]
     assert sorted(rowlock.to_arrow(path)["k"].to_pylist()) == left
     assert sorted(r["k"] for r in table.toDF().select("k").collect()) == left

@@ -36,9 +36,9 @@ class Reads:
             self.opened += [(file.path, column) for column in wanted.names]
             return by_arrow(rows, file, snapshot, wanted, positions)
 
-        def scan(scanner: Any, snapshot: Any, schema: Any, files: Any, *carried: Any) -> Any:
+        def scan(scanner: Any, snapshot: Any, schema: Any, files: Any, *more: Any, **options: Any) -> Any:
             self.opened += [(file.path, "in Spark") for file in files]
-            return by_spark(scanner, snapshot, schema, files, *carried)
+            return by_spark(scanner, snapshot, schema, files, *more, **options)
 
         monkeypatch.setattr(moving, "open_parquet", opened)
         monkeypatch.setattr(Rows, "_read", arrow)

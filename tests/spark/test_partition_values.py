@@ -58,9 +58,8 @@ def session(spark: SparkSession, **settings: str) -> Iterator[None]:
 WAYS = {
     "driver": {},
     "large": {"driver_rows": 0, "local_rows": 0, "moved_bytes": 0, "append_driver_bytes": 0},
-    "joined": {"driver_rows": 0, "local_rows": 0, "moved_bytes": 0, "append_driver_bytes": 0, "scan_groups": 0},
 }
-"""How rows are written: on the driver, or by Spark, which reads many partitions by another plan than few."""
+"""How rows are written: on the driver, or by Spark."""
 
 
 def partitions(path: str) -> set[tuple[tuple[str, str | None], ...]]:
@@ -76,15 +75,15 @@ def _micros(text: str) -> int:
     return (dt.datetime.fromisoformat(text) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
 
 
-@pytest.mark.parametrize(("zone", "way"), [(z, w) for z in sorted(ZONES) for w in ("large", "joined") if w == "large" or z == "America/New_York"])
-@pytest.mark.short("Australia/Lord_Howe-large", ci=("America/New_York-joined",), why="the zone of half hours; 6 s each")
-def test_a_timestamp_is_the_same_partition_by_each_writer(spark: SparkSession, table_path: str, zone: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("zone", sorted(ZONES))
+@pytest.mark.short("Australia/Lord_Howe", ci=("America/New_York",), why="the zone of half hours; 6 s each")
+def test_a_timestamp_is_the_same_partition_by_each_writer(spark: SparkSession, table_path: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I5: in the gaps of the session's zone too, an UPDATE of another column and OPTIMIZE by Spark's writer leave every row in its partition."""
     given = [(n, _micros(text)) for n, text in enumerate(ZONES[zone])]
     frame = spark.createDataFrame([(i, m, 0) for i, m in given], "id long, m long, v long").selectExpr("id", "timestamp_micros(m) AS p", "v")
     with session(spark, zone=zone):
         make(spark, f"{table_path}-driver", frame, partition_by=["p"])
-        turn_down(monkeypatch, **WAYS[way])
+        turn_down(monkeypatch, **WAYS["large"])
         table = make(spark, table_path, frame, partition_by=["p"])
         assert partitions(table_path) == partitions(f"{table_path}-driver") and len(partitions(table_path)) == len(given)
         assert micros(rowlock.read(spark, table_path)) == given
@@ -131,7 +130,7 @@ def test_years_that_python_has_not(spark: SparkSession, table_path: str, monkeyp
         "id", "timestamp_micros(m) AS p", "date_from_unix_date(n) AS q", "p AS t", "q AS d"
     )
     with session(spark, zone="America/New_York"):
-        for way, path in (("driver", f"{table_path}-driver"), ("joined", table_path)):
+        for way, path in (("driver", f"{table_path}-driver"), ("large", table_path)):
             turn_down(monkeypatch, **WAYS[way])
             table = make(spark, path, frame, partition_by=["p", "q"])
             table.update("id >= 0", {"id": "id + 10"})

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock.engines.spark.catalyst.versions import VERSIONS, java_of, version_of
-from rowlock.engines.spark.sql import compiled
+from rowlock.engines.spark.session import compiled
 from rowlock.exceptions import UnsupportedFeature
 from support.needs import INSTALLED
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_text_of_java_that_a_version_changes_is_there_once(version: str) -> None:
-    source = "".join((Path(compiled.__file__).parent / f"{name}.java").read_text() for name in compiled.SOURCES)
+    source = "".join(compiled.source_file(name).read_text() for name in compiled.SOURCES)
     counted = {newest: source.count(newest) for newest, _ in VERSIONS[version].java}
     assert counted == dict.fromkeys(counted, 1)
     changed = java_of(f"{version}.0", source)

@@ -96,7 +96,6 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "limit broadcast_source_bytes": ("default", "0"),
     "limit outer_join_ratio": ("default", "0"),
     "limit collected_positions_rows": ("default", "1"),
-    "limit scan_groups": ("default", "1"),
     "limit copied_piece_bytes": ("default", "64"),
     "limit sampled_rows": ("default", "4"),
     "limit plan_entries": ("default", "0", "default"),

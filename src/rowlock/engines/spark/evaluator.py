@@ -21,7 +21,7 @@ from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.catalyst.types import compared
 from rowlock.engines.spark.read.row_ids import changing_frame, outputs_with_ids
-from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
+from rowlock.engines.spark.read.scan import ADDRESS, Constants, Scanner, check_names, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
@@ -173,10 +173,10 @@ class Evaluator:
         _, plan = self.cached((*key, id(relation)), lambda: (relation, self.bound(opened(), relation.attributes)))
         return plan
 
-    def live_frame(self, snapshot: Snapshot, slices: Sequence[Slice], *, address: bool = False) -> DataFrame:
-        """Exactly the rows of `slices`; with their addresses where these are asked for."""
+    def live_frame(self, snapshot: Snapshot, slices: Sequence[Slice], *, address: bool = False, told: Constants | None = None) -> DataFrame:
+        """Exactly the rows of `slices`; with their addresses where these are asked for, and with columns of one value for each file."""
         dead = {s.path: self.dead_positions(s) for s in slices}
-        return self.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path], address=address)
+        return self.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path], address=address, told=told)
 
     def live_plan(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
         """The plan of exactly the rows of `slices`, with their addresses, under `attributes`; Spark takes the dead rows off."""

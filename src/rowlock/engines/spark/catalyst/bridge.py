@@ -46,6 +46,7 @@ class Catalyst:
         for name in _LOOKED_UP_OFTEN:
             java_import(jvm, name)
         self.scans: JavaObject = None  # rowlock.Scans, from the first session on that is enabled
+        self.data_files: JavaObject = None  # rowlock.DataFiles, from the first scan on that needs it
         self._properties: dict[str, JavaObject] = {}
         sql = jvm.org.apache.spark.sql
         expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical

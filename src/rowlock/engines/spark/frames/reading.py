@@ -28,7 +28,7 @@ from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import tracked_frame
-from rowlock.engines.spark.read.scan import PATH, check_names, empty_frame, local_frame, table_schema
+from rowlock.engines.spark.read.scan import Constants, check_names, empty_frame, local_frame, table_schema
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
@@ -218,7 +218,6 @@ COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 COLUMNS = (StructField(CHANGE_TYPE, StringType()), StructField(COMMIT_VERSION, LongType()), StructField(COMMIT_TIMESTAMP, TimestampType()))
 """What the feed adds to the columns of the table."""
 _T = TypeVar("_T")
-_FILE = "__rowlock_file"
 _TYPE = "__rowlock_type"
 
 
@@ -304,17 +303,13 @@ def each_file_once(items: Iterable[_T], path_of: Callable[[_T], str]) -> list[li
 
 
 def _layer(evaluator: Evaluator, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:
-    scanned = evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], address=True)
-    told = pa.table(
-        {
-            _FILE: [evaluator.scanner.uri(c.rows.file) for c in changed],
-            _TYPE: pa.array([c.type for c in changed], pa.string()),
-            COMMIT_VERSION: pa.array([c.version for c in changed], pa.int64()),
-            COMMIT_TIMESTAMP: pa.array([times_ms[c.version] for c in changed], pa.int64()),
-        }
-    )
-    schema = StructType([StructField(n, StringType() if n in (_FILE, _TYPE) else LongType()) for n in told.column_names])
-    rows = scanned.join(F.broadcast(local_frame(evaluator.reading_session, told, schema)), F.col(PATH) == F.col(_FILE))
+    of = {c.rows.path: c for c in changed}
+    told: Constants = {
+        _TYPE: (StringType(), lambda f: of[f.path].type),
+        COMMIT_VERSION: (LongType(), lambda f: of[f.path].version),
+        COMMIT_TIMESTAMP: (LongType(), lambda f: times_ms[of[f.path].version]),
+    }
+    rows = evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], told=told)
     return rows.select(
         *(F.col(quote(n)) for n in snapshot.schema.names),
         F.col(_TYPE if typed else CHANGE_TYPE).alias(CHANGE_TYPE),

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType
 
 from rowlock.boundary.row_identity import columns_of
-from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, VectorOf, local_frame
+from rowlock.engines.spark.read.scan import POSITION, Constants, Scanner, VectorOf
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
 
-_FILE, _BASE, _VERSION = "__rowlock_file", "__rowlock_base_row_id", "__rowlock_commit_version"
-_FILES = StructType([StructField(_FILE, StringType()), StructField(_BASE, LongType()), StructField(_VERSION, LongType())])
+_BASE, _VERSION = "__rowlock_base_row_id", "__rowlock_commit_version"
 
 
 def tracked_frame(
@@ -33,32 +31,24 @@ def tracked_frame(
     *,
     strict: bool = False,
     hidden: bool = False,
+    told: Constants | None = None,
 ) -> DataFrame:
     """The rows of files with their addresses, and with their ids and commit versions under the names of these columns in data files.
 
     Both are null for a row of a file that is not committed yet, unless the file holds them.
     """
-    frame = scanner.frame(snapshot, files, vector_of, address=True, strict=strict, carried=columns.names, hidden=hidden)
-    if not files:
-        return frame
-    known = pa.table(
-        {
-            _FILE: pa.array([scanner.uri(f) for f in files], pa.string()),
-            _BASE: pa.array([f.base_row_id for f in files], pa.int64()),
-            _VERSION: pa.array([f.default_row_commit_version for f in files], pa.int64()),
-        }
-    )
-    joined = frame.join(F.broadcast(local_frame(scanner.spark, known, _FILES)), F.col(PATH) == F.col(_FILE))
+    own: Constants = {_BASE: (LongType(), lambda f: f.base_row_id), _VERSION: (LongType(), lambda f: f.default_row_commit_version)}
+    frame = scanner.frame(snapshot, files, vector_of, address=True, strict=strict, carried=columns.names, hidden=hidden, told={**(told or {}), **own})
     row_id = F.coalesce(F.col(quote(columns.row_id)), F.col(_BASE) + F.col(POSITION)).alias(columns.row_id)
     version = F.coalesce(F.col(quote(columns.commit_version)), F.col(_VERSION)).alias(columns.commit_version)
-    return joined.select(*(F.col(quote(n)) for n in frame.columns if n not in columns.names), row_id, version)
+    return frame.select(*(F.col(quote(n)) for n in frame.columns if n not in (*columns.names, *own)), row_id, version)
 
 
-def moving_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf) -> DataFrame:
+def moving_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf, told: Constants | None = None) -> DataFrame:
     """Rows with their addresses, to be written unchanged into new files: with ids and commit versions where the table tracks rows."""
     if (columns := columns_of(snapshot)) is None:
-        return scanner.frame(snapshot, files, vector_of, address=True)
-    return tracked_frame(scanner, snapshot, files, vector_of, columns)
+        return scanner.frame(snapshot, files, vector_of, address=True, told=told)
+    return tracked_frame(scanner, snapshot, files, vector_of, columns, told=told)
 
 
 def changing_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf) -> DataFrame:

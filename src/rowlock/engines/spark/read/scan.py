@@ -1,17 +1,14 @@
 """Reads data files in Spark: a DataFrame of the rows of given files, with the address of each row where asked.
 
-Files without deletion vectors are scanned plainly.  From the others dead rows are removed by a broadcast anti join on
-bitmaps: one row for each bucket of 32,768 positions that holds a dead one.  Partition values come from the log, never from
-folder names; columns get their logical names.
+Files without deletion vectors are scanned plainly, the others without the rows whose bit is set in a broadcast array.  What the log
+says of a file, such as its partition values, is a column that is constant in each file; columns get their logical names.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,14 +17,15 @@ import xxhash
 from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.types import ArrayType, DataType, LongType, NullType, StringType, StructField, StructType
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
-from rowlock.caches import PATHS, Cache
-from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable, with_parts
+from rowlock.caches import PATHS, VECTORS, Cache
+from rowlock.engines.spark.catalyst.bridge import analyzed, arrow_schema, bare, catalyst, nullable, with_parts
 from rowlock.engines.spark.catalyst.types import marked, padded
+from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import UnsupportedFeature
-from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
@@ -46,18 +44,22 @@ VERSION_OPTION = "rowlockversion"
 FIXED_OPTION = "rowlockfixed"
 """An option of scans of a version that the caller named: what they read stays right whatever others commit."""
 
-_ADDRESS = (PATH, POSITION)
-_KEY, _WORDS, _FILE, _VALUE = "__rowlock_key", "__rowlock_words", "__rowlock_file", "__rowlock_value"
-_TASK = "__rowlock_task"
+ROW_INDEX = "_tmp_metadata_row_index"
+"""The column under which Spark's reader of Parquet gives the number of a row in its file, a bigint, when it is asked for it."""
+_START, _BUCKETS = "__rowlock_start", "__rowlock_buckets"
 _METADATA = "_metadata"
-_BUCKET_BITS = 15
-_KEY_SHIFT = 24
+_BUCKET_BITS, _NUMBERS = 15, 512
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 _PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
 _ENTRY_BYTES = 300
 """What an entry of the cache of URIs takes beside its two texts."""
 
 VectorOf = Callable[[AddFile], BitMap64]
+Constants = Mapping[str, tuple[DataType, Callable[[AddFile], Any]]]
+"""Columns with one value for each file, a bigint or a text, by their names."""
+
+_ARROW = {LongType: pa.int64(), StringType: pa.string()}
+_bits: Cache[tuple[Any, int]] = Cache(VECTORS, lambda held: held[1])
 
 
 def table_schema(snapshot: Snapshot) -> StructType:
@@ -104,22 +106,6 @@ def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
     return SparkSession(spark.sparkContext, jsparkSession=session)
 
 
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """What a scan gives beside the table's columns (see `Scanner.frame`)."""
-
-    address: bool
-    carried: Sequence[str]
-    metadata: bool
-    fixed: bool
-
-    def of(self, rows: DataFrame) -> list[Column]:
-        """The columns, of rows that have them; `_metadata` keeps its mark through a union."""
-        named = [*(_ADDRESS if self.address else ()), *self.carried]
-        metadata = [rows.metadataColumn(_METADATA).alias(_METADATA, metadata={"__metadata_col": _METADATA})] if self.metadata else []
-        return [*(F.col(quote(n)) for n in named), *metadata]
-
-
 class Scanner:
     """Makes DataFrames of a table's files on one session.  Driver only; executors open the files when the DataFrame runs."""
 
@@ -137,116 +123,82 @@ class Scanner:
         carried: Sequence[str] = (),
         hidden: bool = False,
         fixed: bool = False,
+        told: Constants | None = None,
     ) -> DataFrame:
         """The rows of `files` with the table's logical columns, and PATH and POSITION with `address`.
 
         Positions that `vector_of` marks are left out; None gives all physical rows.  With `strict` columns are as nullable
         as in the table, which Spark's optimizer then relies on; else all are nullable.  `carried` names further bigint
         columns that data files may hold; null where a file does not.  With `hidden` a query that names Spark's `_metadata`
-        finds it, also where files are read by several scans.  `fixed` says that the caller named the version.
+        finds it, also where files are read by two scans.  `fixed` says that the caller named the version.  `told` are
+        columns with one value for each file, which come last.
         """
         own = table_schema(snapshot)
         check_names(snapshot)
         schema = own if strict else nullable(own, metadata=True)
+        told = told or {}
+        beside = [*(ADDRESS.fields if address else []), *(StructField(n, LongType()) for n in carried), *(StructField(n, t) for n, (t, _) in told.items())]
         if not files:
-            return empty_frame(
-                self.spark,
-                StructType(
-                    [
-                        *(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields),
-                        *(ADDRESS.fields if address else []),
-                        *(StructField(n, LongType()) for n in carried),
-                    ]
-                ),
-            )
-        groups = self._groups(snapshot, files, vector_of)
-        metadata = hidden and len(groups) > 1 and snapshot.schema.find(_METADATA) is None  # a single scan shows it by itself
-        beside = _Beside(address, carried, metadata, fixed)
-        sides = {side: [f for (_, of), g in groups.items() if of == side for f in g] for side in sorted({side for _, side in groups})}
-        dead = {side: self._buckets({self.uri(f): vector_of(f) for f in g}) for side, g in sides.items() if side and vector_of is not None}
-        if len(groups) <= limits().scan_groups:
-            frames = [self._group_frame(snapshot, schema, g, dict(values), dead.get(side), beside) for (values, side), g in groups.items()]
-        else:
-            frames = [self._joined_frame(snapshot, schema, g, dead.get(side), beside) for side, g in sides.items()]
+            return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *beside]))
+        dead = {f.path: vector for f in files if (vector := vector_of(f))} if vector_of is not None else {}
+        metadata = hidden and (address or bool(dead)) and snapshot.schema.find(_METADATA) is None  # a plain scan shows it by itself
+        frames: list[DataFrame] = []
+        for some, vectors in ([f for f in files if f.path not in dead], {}), ([f for f in files if f.path in dead], dead):
+            if not some:
+                continue
+            counted = address or bool(vectors)
+            raw = self._read(snapshot, schema, some, vectors, told, carried, counted=counted, metadata=metadata, fixed=fixed)
+            columns = [self._column(snapshot, f) for f in schema.fields]
+            more = [catalyst(self.spark).known_not_null(F.col(ROW_INDEX)).alias(POSITION) if f.name == POSITION else F.col(quote(f.name)) for f in beside]
+            frames.append(raw.select(*columns, *more, *([_metadata_of(raw, counted=counted)] if metadata else [])))
         rows = functools.reduce(DataFrame.unionAll, frames)
         return catalyst(self.spark).hiding_last(rows) if metadata else rows
 
-    def _groups(
-        self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None
-    ) -> dict[tuple[tuple[tuple[str, str | None], ...], int], list[AddFile]]:
-        """The files by partition values and side: 0 without a vector; else 1, and the next one for each file whose key another of that side has.
-
-        A side has one frame of buckets for all its groups, which Spark then broadcasts once.
-        """
-        groups: dict[tuple[tuple[tuple[str, str | None], ...], int], list[AddFile]] = {}
-        partitioned = bool(snapshot.metadata.partition_columns)
-        sharing = Counter[int]()
-        for f in files:
-            values = tuple(sorted(f.partition_values.items())) if partitioned else ()
-            side = 0
-            if vector_of is not None and vector_of(f):
-                sharing[prefix := _prefix(self.uri(f))] += 1
-                side = sharing[prefix]
-            groups.setdefault((values, side), []).append(f)
-        return groups
-
-    def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], beside: _Beside) -> DataFrame:
+    def _read(
+        self,
+        snapshot: Snapshot,
+        schema: StructType,
+        files: Sequence[AddFile],
+        dead: Mapping[str, BitMap64],
+        told: Constants,
+        carried: Sequence[str],
+        *,
+        counted: bool,
+        metadata: bool,
+        fixed: bool,
+    ) -> DataFrame:
+        """The living rows of files under the names of their columns there, with all that the log says of each file."""
         mode = column_mapping_mode(snapshot.metadata.configuration)
         data = without_void(StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns]))
+        physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in [*carried, *([ROW_INDEX] if counted else [])])])
         names = [paths.join(self.root, f.path) for f in files]
-        physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in beside.carried)])
         options = {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else {}
+        values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in told.items()}
+        for column in snapshot.metadata.partition_columns:
+            if (field := next((f for f in schema.fields if f.name == column), None)) is not None:
+                key = _partition_key(snapshot, column)
+                values[key] = (bare(field.dataType), pa.array([f.partition_values.get(key) or None for f in files], pa.string()))
+        bits = None
+        if dead:
+            bits, places = dead_bits([dead[f.path] for f in files])
+            values |= {n: (LongType(), pa.array(numbers, pa.int64())) for n, numbers in zip((_START, _BUCKETS), zip(*places, strict=True), strict=True)}
         try:
-            return read_parquet(self.spark, physical, names, snapshot.version, options | ({FIXED_OPTION: "true"} if beside.fixed else {}))
+            raw = read_parquet(self.spark, physical, names, snapshot.version, options | ({FIXED_OPTION: "true"} if fixed else {}))
         except AnalysisException as e:
             if e.getCondition() != "PATH_NOT_FOUND":
                 raise
             named = (e.getMessageParameters() or {}).get("path", "")
             raise missing_file(snapshot.table, paths.relative_to(self.root, named), version=snapshot.version) from None
+        if values or counted:
+            raw = with_constants(raw, [self.uri(f) for f in files], values, metadata=metadata and counted)
+        return raw if bits is None else raw.where(_is_alive(self.spark, bits))
 
-    def _group_frame(
-        self,
-        snapshot: Snapshot,
-        schema: StructType,
-        files: Sequence[AddFile],
-        values: Mapping[str, str | None],
-        dead: DataFrame | None,
-        beside: _Beside,
-    ) -> DataFrame:
-        raw = self._read(snapshot, schema, files, beside)
-        if beside.address or dead is not None:
-            raw = _located(raw, dead)
-        columns = [self._column(snapshot, f, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
-        return raw.select(*columns, *beside.of(raw))
-
-    def _joined_frame(
-        self,
-        snapshot: Snapshot,
-        schema: StructType,
-        files: Sequence[AddFile],
-        dead: DataFrame | None,
-        beside: _Beside,
-    ) -> DataFrame:
-        """Files of many partitions in one scan: the partition values come from a broadcast join by path."""
-        raw = _located(self._read(snapshot, schema, files, beside), dead)
-        names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
-        rows = pa.table(
-            {
-                _FILE: [self.uri(f) for f in files],
-                **{f"{_VALUE}{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)},
-            }
-        )
-        values = local_frame(self.spark, rows, StructType([StructField(n, StringType()) for n in rows.column_names]))
-        joined = raw.join(F.broadcast(values), F.col(PATH) == F.col(_FILE))
-        columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
-        return joined.select(*columns, *beside.of(joined))
-
-    def _column(self, snapshot: Snapshot, f: StructField, value_of: Callable[[str], Column]) -> Column:
+    def _column(self, snapshot: Snapshot, f: StructField) -> Column:
         if isinstance(f.dataType, NullType):
             return F.lit(None).alias(f.name)
         mode = column_mapping_mode(snapshot.metadata.configuration)
         if f.name in snapshot.metadata.partition_columns:
-            value = padded(value_of(_partition_key(snapshot, f.name)).cast(f.dataType), f)
+            value = padded(F.col(quote(_partition_key(snapshot, f.name))), f)
             return marked(value if f.nullable else catalyst(self.spark).known_not_null(value), f)
         (held,) = without_void(StructType([f])).fields
         physical = _physical_field(held, mode)
@@ -254,15 +206,35 @@ class Scanner:
         column = column if physical.dataType == logical or mode == "none" else column.cast(logical)
         return reshaped(column, logical, bare(f.dataType)).alias(f.name)
 
-    def _buckets(self, vectors: Mapping[str, BitMap64]) -> DataFrame:
-        table = bucket_table(vectors)
-        schema = StructType([StructField(_KEY, LongType()), StructField(_WORDS, ArrayType(LongType()))])
-        jdf = local_frame(self.spark, table, schema)
-        return F.broadcast(jdf)
-
     def uri(self, file: AddFile) -> str:
         """A file's URI as Spark's `_metadata.file_path` spells it."""
         return spark_uri(self.spark, paths.join(self.root, file.path))
+
+
+def with_constants(scan: DataFrame, uris: Sequence[str], values: Mapping[str, tuple[DataType, pa.Array]], *, metadata: bool = False) -> DataFrame:
+    """A scan of files, given their URIs, with more columns: one value for each file, which Spark casts to the type; PATH; and `_metadata` without row numbers.
+
+    Spark takes them for the values of partitions: a row costs nothing more, and conditions on them skip files.
+    """
+    spark, bridge = scan.sparkSession, catalyst(scan.sparkSession)
+    if bridge.data_files is None:
+        classes = Classes(spark)
+        classes.load("files")
+        bridge.data_files = classes.new("DataFiles")
+    table = pa.table({n: held for n, (_, held) in values.items()} | {PATH: pa.array(uris, pa.string())})
+    given = StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
+    typed = local_frame(spark, table, given).select(*(F.col(quote(n)).cast(t).alias(n) for n, (t, _) in values.items()), PATH)
+    return bridge.dataframe(bridge.data_files.scan(analyzed(scan), typed._jdf, metadata), spark)
+
+
+def _metadata_of(raw: DataFrame, *, counted: bool) -> Column:
+    """Spark's `_metadata` of a scan, marked as such through a union.  Where the scan counts its rows already, their numbers come from there."""
+    found = raw.metadataColumn(_METADATA)
+    if counted:
+        rest = raw.schema[_METADATA].dataType
+        assert isinstance(rest, StructType)
+        found = F.struct(*(F.col(_METADATA).getField(n).alias(n) for n in rest.names), F.col(ROW_INDEX).alias("row_index"))
+    return found.alias(_METADATA, metadata={"__metadata_col": _METADATA})
 
 
 def read_parquet(
@@ -300,63 +272,48 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     return local_frame(spark, arrow_schema(schema).empty_table(), schema)
 
 
-def _located(raw: DataFrame, dead: DataFrame | None) -> DataFrame:
-    """The columns of files with PATH and POSITION, without the rows that `dead` (see `bucket_table`) marks.
+def dead_bits(vectors: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
+    """Which rows of some files are dead, as 64-bit numbers, and for each file where its part of them begins and how many buckets of rows it names.
 
-    Partition values are added above this frame, so that conditions on them still skip whole files.
+    A file's part holds for each bucket of 32,768 positions the place of its 512 numbers of 64 bits; after its buckets, as for those without
+    dead rows, that of 512 zeros.
     """
-    meta = raw.metadataColumn("_metadata")
-    out = raw.select("*", meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
-    return out if dead is None else _pushdown_barrier(without_dead(out, dead))
-
-
-def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:
-    """The rows of a frame with addresses whose bit is not set in `buckets`."""
-    key = F.expr(f"shiftleft(xxhash64({PATH}), {_KEY_SHIFT}) | shiftright({POSITION}, {_BUCKET_BITS})")
-    bit = F.expr(f"getbit({_WORDS}[cast(shiftright({POSITION}, 6) & 511 as int)], cast({POSITION} & 63 as int)) = 1")
-    return frame.join(buckets, (key == F.col(_KEY)) & bit, "left_anti")
-
-
-def _pushdown_barrier(living: DataFrame) -> DataFrame:
-    """The same rows, through which the optimizer pushes no condition down: under ANSI a condition may raise on a dead row."""
-    return living.withColumn(_TASK, F.spark_partition_id()).where(F.col(_TASK) >= 0).drop(_TASK)
-
-
-def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
-    """One row (key, bitmap of 512 words) for each bucket of positions that holds a dead one.  No two of the files may share a prefix of keys."""
-    keys: list[int] = []
-    words: list[np.ndarray[Any, Any]] = []
-    for uri, vector in vectors.items():
-        prefix = _prefix(uri)
+    sizes = [(v.max() >> _BUCKET_BITS) + 1 if v else 0 for v in vectors]
+    zeros = sum(sizes) + len(sizes)
+    places, blocks = np.full(zeros, zeros, np.int64), [np.zeros(_NUMBERS, np.int64)]
+    starts = [int(n) for n in np.cumsum([0, *(size + 1 for size in sizes)])[:-1]]
+    for vector, start in zip(vectors, starts, strict=True):
         positions = bitmap_to_numpy(vector)
-        buckets = positions >> _BUCKET_BITS
-        starts = np.flatnonzero(np.r_[True, buckets[1:] != buckets[:-1]]) if len(positions) else np.empty(0, np.int64)
-        for start, end in zip(starts, np.r_[starts[1:], len(positions)], strict=True):
-            inside = positions[start:end] & ((1 << _BUCKET_BITS) - 1)
-            bits = np.zeros(1 << _BUCKET_BITS, dtype=np.uint8)
-            bits[inside] = 1
-            words.append(np.packbits(bits, bitorder="little").view("<i8"))
-            keys.append(prefix | int(buckets[start]))
-    flat = np.concatenate(words) if words else np.empty(0, np.int64)
-    offsets = np.arange(0, len(flat) + 1, 512, dtype=np.int32)
-    return pa.table({_KEY: pa.array(keys, pa.int64()), _WORDS: pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.int64()))})
+        buckets, first = np.unique(positions >> _BUCKET_BITS, return_index=True)
+        for bucket, inside in zip(buckets, np.split(positions, first)[1:], strict=True):
+            bits = np.zeros(1 << _BUCKET_BITS, np.uint8)
+            bits[inside & ((1 << _BUCKET_BITS) - 1)] = 1
+            places[start + int(bucket)] = zeros + _NUMBERS * len(blocks)
+            blocks.append(np.packbits(bits, bitorder="little").view("<i8"))
+    return np.concatenate([places, *blocks]).astype("<i8").tobytes(), list(zip(starts, sizes, strict=True))
 
 
-def _prefix(uri: str) -> int:
-    """The high bits of a file's keys, equal to Spark's `shiftleft(xxhash64(uri), _KEY_SHIFT)`, a signed 64-bit number."""
-    return _signed(_digest(uri) << _KEY_SHIFT & (2**64 - 1))
+def _is_alive(spark: SparkSession, bits: bytes) -> Column:
+    """Whether a row of a scan with ROW_INDEX, and _START and _BUCKETS of `dead_bits`, is not dead.
+
+    A filter by it is the first one above the scan, and Spark keeps the order of filters: under ANSI another condition may raise on a dead row.
+    """
+    bridge = catalyst(spark)
+    key = f"{spark.sparkContext.applicationId} {xxhash.xxh3_128_hexdigest(bits)}"
+    held = _bits.get(key)  # the same for equal scans, whose results Spark then shares
+    numbers, _ = held or _bits.setdefault(key, (bridge.data_files.broadcast(spark.sparkContext._jsc, bits), len(bits)))
+
+    def at(place: Column) -> Column:
+        return ClassicColumn(bridge.column_of.column(bridge.data_files.at(numbers, bridge.column_of.expression(place.cast("int")._jc))))
+
+    row = F.col(ROW_INDEX)
+    block = at(F.col(_START) + F.least(F.shiftright(row, _BUCKET_BITS), F.col(_BUCKETS)))
+    return F.getbit(at(block + F.shiftright(row, 6).bitwiseAND(F.lit(_NUMBERS - 1))), row.bitwiseAND(F.lit(63)).cast("int")) == 0
 
 
 def hash_of_uri(uri: str) -> int:
     """Spark's `xxhash64(uri)`, a signed 64-bit number."""
-    return _signed(_digest(uri))
-
-
-def _digest(uri: str) -> int:
-    return xxhash.xxh64_intdigest(uri.encode(), seed=42)  # Spark's seed
-
-
-def _signed(number: int) -> int:
+    number = xxhash.xxh64_intdigest(uri.encode(), seed=42)  # Spark's seed
     return number - 2**64 if number >= 2**63 else number
 
 
@@ -385,7 +342,7 @@ def _partition_key(snapshot: Snapshot, name: str) -> str:
 def check_names(snapshot: Snapshot) -> None:
     """Raises UnsupportedFeature for a column, by its name in the table or in data files, that would hide Spark's row numbers or a column of Rowlock's own."""
     names = [name for f in snapshot.schema.fields for name in (f.name, f.physical_name)]
-    if taken := [n for n in names if n == "_tmp_metadata_row_index"] or reserved_names(names):
+    if taken := [n for n in names if n == ROW_INDEX] or reserved_names(names):
         raise UnsupportedFeature(
             f"A column named {taken[0]} would hide one by which rows are found in data files; rename it with the engine that made it",
             feature=taken[0],

@@ -39,6 +39,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.localRelationThreshold": str(512 * 1024 * 1024),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",  # a Python UDF over batches of files waits for ever in Spark 4.2
     "spark.sql.readSideCharPadding": "true",  # as rows are read on the driver
     "spark.sql.maxPlanStringLength": "4096",
     "spark.rowlock.internal": "true",  # what runs here is Rowlock's own work: the guard of `rowlock.enable` lets it pass

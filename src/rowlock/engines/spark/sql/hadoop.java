@@ -1,4 +1,4 @@
-// The calls of a store on one of Hadoop's file systems, each one round trip from Python.  Spark's own Janino compiles this file at run time (see sql/compiled.py).
+// The calls of a store on one of Hadoop's file systems, each one round trip from Python.  Spark's own Janino compiles this file at run time (see compiled.py).
 package rowlock;
 
 import java.io.FileNotFoundException;

@@ -12,8 +12,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.settings import session_of_process
-from rowlock.engines.spark.sql.compiled import Classes
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import scheme_of
 from rowlock.storage.hadoop import FileInfo, HadoopFiles

@@ -24,9 +24,9 @@ from rowlock import threads
 from rowlock.conditions import ANY, NO_STATE
 from rowlock.engines.spark.catalyst.bridge import catalyst, entries
 from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_of
+from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
 from rowlock.engines.spark.sql.commands import HARMLESS
-from rowlock.engines.spark.sql.compiled import Classes
 from rowlock.engines.spark.sql.parsing import start_callback_server
 from rowlock.engines.spark.sql.streams import still, stop_at_exit
 from rowlock.exceptions import InvalidInput, UnsupportedFeature

@@ -28,7 +28,7 @@ from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
-from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
+from rowlock.engines.spark.read.scan import POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin, with_hashed_path
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import CorruptLog, StatementRefused
@@ -123,9 +123,10 @@ def _whole_files(evaluator: Evaluator) -> Scanner:
 
 
 def _frame(scanner: Scanner, inputs: Sequence[Slice], snapshot: Snapshot) -> DataFrame:
-    """The live rows of the inputs with their row ids and addresses."""
+    """The live rows of the inputs with their row ids and addresses, and in _INPUT_NUMBER the number of their input."""
     vectors = {s.path: s.without or BitMap64() for s in inputs}
-    return moving_frame(scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path])
+    number = {s.path: n for n, s in enumerate(inputs)}
+    return moving_frame(scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path], {_INPUT_NUMBER: (LongType(), lambda f: number[f.path])})
 
 
 def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], living: Living, order: Order | None, snapshot: Snapshot) -> RowBlock:
@@ -159,7 +160,7 @@ def _moved(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, snapsh
         with suppress(Doubtful):
             files = move_rows(evaluator.store, inputs, living, snapshot, max_records=_most_records(), case_sensitive=evaluator.rows.case_sensitive)
             return _block(files, moved_origin(inputs, living))
-    frame = with_hashed_path(_frame(_whole_files(evaluator), inputs, snapshot))
+    frame = with_hashed_path(_frame(_whole_files(evaluator), inputs, snapshot).drop(_INPUT_NUMBER))
     return _written(evaluator, frame.coalesce(1), inputs, living, None, snapshot)
 
 
@@ -184,11 +185,8 @@ def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, orde
             return _block(
                 *sort_rows(evaluator.store, inputs, living, snapshot, order, num_files, max_records=_most_records(), case_sensitive=case_sensitive), order
             )
-    scanner = evaluator.scanner
-    place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])
-    frame = _frame(scanner, inputs, snapshot)
-    rows = ordered_frame(frame, order, num_files, num_rows, [place[F.col(PATH)], F.col(POSITION)])
-    return _written(evaluator, rows, inputs, living, order, snapshot)
+    rows = ordered_frame(_frame(evaluator.scanner, inputs, snapshot), order, num_files, num_rows, [F.col(_INPUT_NUMBER), F.col(POSITION)])
+    return _written(evaluator, rows.drop(_INPUT_NUMBER), inputs, living, order, snapshot)
 
 
 def _live_bytes(piece: Slice) -> int:

@@ -29,8 +29,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from rowlock import clock
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, read_parquet, spark_uri
-from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
+from rowlock.engines.spark.read.scan import FIXED_OPTION, ROW_INDEX, VERSION_OPTION, local_frame, read_parquet, spark_uri, with_constants
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
 from rowlock.parquet.files import open_parquet
@@ -162,7 +162,7 @@ def _version(relation: JavaObject, newest: int) -> int:
 
 
 _WANTED = "__rowlock_wanted"
-_OF, _AT, _FILE, _START = "__rowlock_of", "__rowlock_at", "__rowlock_file", "__rowlock_start"
+_START = "__rowlock_start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,19 +217,11 @@ class Source:
         """
         names = [n for n, _ in self.files]
         stored = StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)])
-        raw = read_parquet(evaluator.reading_session, stored, names)
-        starts = {name: int(start) for name, start in zip(names, np.cumsum([0, *(size for _, size in self.files)])[:-1], strict=True)}
-        hashes = paths_by_hash((n, spark_uri(evaluator.spark, n)) for n in names)
-        table = pa.table({_FILE: pa.array(hashes, pa.int64()), _START: pa.array([starts[n] for n in hashes.values()], pa.int64())})
-        offsets = local_frame(evaluator.reading_session, table, StructType([StructField(_FILE, LongType()), StructField(_START, LongType())]))
-        meta = raw.metadataColumn("_metadata")
-        located = raw.select("*", F.xxhash64(meta.getField("file_path")).alias(_OF), meta.getField("row_index").alias(_AT))
-        joined = located.join(F.broadcast(offsets), F.col(_OF) == F.col(_FILE), "left")
-        start = F.when(F.col(_START).isNull(), F.raise_error("a file of the source of a MERGE is read under another name").cast("long")).otherwise(
-            F.col(_START)
-        )
+        starts = np.cumsum([0, *(size for _, size in self.files)])[:-1]
+        raw = read_parquet(evaluator.reading_session, stored.add(ROW_INDEX, LongType()), names)
+        located = with_constants(raw, [spark_uri(evaluator.spark, n) for n in names], {_START: (LongType(), pa.array(starts, pa.int64()))})
         columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]
-        return joined.select(*columns, (start + F.col(_AT)).alias(SOURCE_ROW))
+        return located.select(*columns, (F.col(_START) + F.col(ROW_INDEX)).alias(SOURCE_ROW))
 
     def release(self, evaluator: Evaluator) -> None:
         """Deletes the pinned files, and those in which matches were recorded."""

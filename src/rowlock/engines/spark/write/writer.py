@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F
-from pyspark.sql.types import DataType as SparkType, StructField, StructType as SparkStruct
+from pyspark.sql.types import DataType as SparkType, LongType, StructField, StructType as SparkStruct
 
 from rowlock import clock
 from rowlock.boundary.effects import Change, StagedFile
@@ -211,9 +211,9 @@ def copy_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsho
 def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
     dead = {s.path: evaluator.dead_positions(s) for s in slices}
     scanner = evaluator.scanner
-    frame = moving_frame(scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
-    number = F.create_map(*[x for n, s in enumerate(slices) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])
-    grouped = frame.withColumn(_GROUP, number[F.col(PATH)]).drop(PATH, POSITION)
+    number = {s.path: n for n, s in enumerate(slices)}
+    frame = moving_frame(scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path], {_GROUP: (LongType(), lambda f: number[f.path])})
+    grouped = frame.drop(PATH, POSITION)
     written: list[tuple[str | None, AddFile]] = write_native(grouped, evaluator.store, snapshot, group=_GROUP)
     out: dict[str, list[StagedFile]] = {s.path: [] for s in slices}
     for group, file in written:

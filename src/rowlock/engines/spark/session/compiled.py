@@ -22,8 +22,15 @@ from rowlock.engines.spark.catalyst.versions import java_of
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
 
-SOURCES = {"streams": "rowlock.Bridge", "scans": "rowlock.Scans", "saved": "rowlock.Saved", "rowlock": "rowlock.Statement", "hadoop": "rowlock.Hadoop"}
-"""The files of Java source, in their order, and a class of each."""
+SOURCES = {
+    "files": "rowlock.Files",
+    "streams": "rowlock.Bridge",
+    "scans": "rowlock.Scans",
+    "saved": "rowlock.Saved",
+    "rowlock": "rowlock.Statement",
+    "hadoop": "rowlock.Hadoop",
+}
+"""The files of Java source, in their order, and a class of each.  They lie beside the modules that use them."""
 SERVICES = {
     **dict.fromkeys(SOURCES, ()),
     "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"),
@@ -49,14 +56,21 @@ class Classes:
         for source in sources:
             if self._known(SOURCES[_of(source)]):
                 continue
-            if not hasattr(self._loader, "addURL"):
+            jar = compiled_jar(source, self._spark.version, self._compile)
+            place = self._jvm.java.io.File(str(jar)).toURI().toURL()
+            if hasattr(self._loader, "addURL"):
+                self._loader.addURL(place)
+            elif source == "files":  # nobody else asks for its classes by their names
+                gateway: Any = self._spark.sparkContext._gateway
+                urls = gateway.new_array(self._jvm.java.net.URL, 1)
+                urls[0] = place
+                self._loader = self._jvm.java.net.URLClassLoader(urls, self._loader)
+            else:
                 raise UnsupportedFeature(
                     "This Spark takes no classes at run time, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text)",
                     feature="rowlock.enable",
                     access="write",
                 )
-            jar = compiled_jar(source, self._spark.version, self._compile)
-            self._loader.addURL(self._jvm.java.io.File(str(jar)).toURI().toURL())
 
     def _known(self, name: str) -> bool:
         try:
@@ -67,7 +81,7 @@ class Classes:
 
     def _compile(self, source: str) -> bytes:
         """The JAR of a compiled source."""
-        file = _file(source)
+        file = source_file(source)
         try:
             compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
             compiler.setParentClassLoader(self._loader)
@@ -100,8 +114,10 @@ class Classes:
         return self._loader.loadClass(f"rowlock.{name}").getDeclaredConstructor(kinds).newInstance(values)
 
 
-def _file(source: str) -> Path:
-    return Path(__file__).with_name(f"{_of(source)}.java")
+def source_file(source: str) -> Path:
+    """The file of Java source by its name in SERVICES."""
+    (found,) = Path(__file__).parents[1].glob(f"*/{_of(source)}.java")
+    return found
 
 
 def _of(source: str) -> str:
@@ -111,7 +127,7 @@ def _of(source: str) -> str:
 
 def compiled_jar(source: str, spark_version: str, compile_: Callable[[str], bytes]) -> Path:
     """The JAR for this source and this version of Spark: from the cache, else what `compile_` gives, which is kept there."""
-    whole = "".join(java_of(spark_version, _file(each).read_text(encoding="utf-8")) for each in SOURCES)  # a source may name classes of another
+    whole = "".join(java_of(spark_version, source_file(each).read_text(encoding="utf-8")) for each in SOURCES)  # a source may name classes of another
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     name = f"{source}-{spark_version}-{digest}.jar"
     try:

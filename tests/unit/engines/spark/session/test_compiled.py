@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.engines.spark.sql import compiled
+from rowlock.engines.spark.session import compiled
 from rowlock.exceptions import RowlockError
 
 
@@ -51,4 +51,4 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("source", compiled.SOURCES)
 def test_the_source_is_short_enough_to_be_read(source: str) -> None:
-    assert len(Path(compiled.__file__).with_name(f"{source}.java").read_text().splitlines()) < 450
+    assert len(compiled.source_file(source).read_text().splitlines()) < 450
