@@ -174,9 +174,9 @@ class Scanner:
         names = [paths.join(self.root, f.path) for f in files]
         options = {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else {}
         values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in told.items()}
-        for column in snapshot.metadata.partition_columns:
-            if (field := next((f for f in schema.fields if f.name == column), None)) is not None:
-                key = _partition_key(snapshot, column)
+        for field in schema.fields:
+            if field.name in snapshot.metadata.partition_columns and not isinstance(field.dataType, NullType):
+                key = _partition_key(snapshot, field.name)
                 values[key] = (bare(field.dataType), pa.array([f.partition_values.get(key) or None for f in files], pa.string()))
         bits = None
         if dead:
