@@ -7,7 +7,7 @@ exist only as a struct (`stats_parsed`) are converted to JSON.  An unreadable ch
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -128,57 +128,58 @@ def _read_parquet(source: Any, state: CheckpointState, wanted: str, root: str) -
     file = pq.ParquetFile(source, read_dictionary=[], coerce_int96_timestamp_unit=struct_stats.INT96.unit)
     schema = file.schema_arrow
     small = [name for name in (_SMALL if wanted == "add" else ("sidecar",)) if schema.get_field_index(name) >= 0]
-    removes = ["remove"] if wanted == "remove" and schema.get_field_index("remove") >= 0 else []
+    files = [wanted] if wanted in ("add", "remove") and schema.get_field_index(wanted) >= 0 else []
+    columns = [f"add.{name}" for name in frames.ADD_FIELDS if schema.field("add").type.get_field_index(name) >= 0] if files == ["add"] else files
+
+    def applied(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for name in small:
+                for raw in _non_null_actions(batch.column(name), name):
+                    _apply(name, raw, state)
+            yield batch
+
     for group in range(file.num_row_groups):
-        table = file.read_row_group(group, columns=[*small, *removes], use_threads=_has_many_rows(file, group))
-        for name in small:
-            for raw in _non_null_actions(table, name):
-                _apply(name, raw, state)
-        if removes:
-            state.removes += [action_json.remove_from(raw, root) for raw in _non_null_actions(table, "remove")]
-        elif wanted == "add" and schema.get_field_index("add") >= 0:
-            state.frames += _add_frames(file, group, schema.field("add").type, root)
+        batches = applied(_batches(file, group, [*small, *columns]))
+        if files == ["add"]:
+            state.frames += _add_frames(batches, file, group, root)
+        for batch in batches:
+            state.removes += [action_json.remove_from(raw, root) for name in files for raw in _non_null_actions(batch.column(name), name)]
 
 
 _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "domainMetadata": "domain", "sidecar": "path", "remove": "path"}
 
 
-def _has_many_rows(file: pq.ParquetFile, group: int) -> bool:
-    """Whether decoding a row group is worth the hand-over to other threads."""
-    return bool(file.metadata.row_group(group).num_rows > _MANY_ROWS)
-
-
-def _non_null_actions(table: pa.Table, name: str) -> Iterator[dict[str, Any]]:
-    """The non-null actions in one column, as dicts, maps included; some writers store a struct of nulls instead of null."""
-    column = table.column(name)
-    if column.null_count == len(column):
-        return
-    if len(column) > _MANY_ROWS:
-        column = column.drop_null()
-    for value in column.to_pylist(maps_as_pydicts="lossy"):
-        if value is not None and value.get(_REQUIRED[name]) is not None:
+def _non_null_actions(column: pa.Array, name: str) -> Iterator[dict[str, Any]]:
+    """The non-null actions in a column, as dicts, maps included; some writers store a struct of nulls instead of null."""
+    for value in column.drop_null().to_pylist(maps_as_pydicts="lossy"):
+        if value.get(_REQUIRED[name]) is not None:
             yield value
 
 
-def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pa.RecordBatch]:
-    """The add actions of a row group, by column, in portions: the memory that decoding one takes serves the next."""
-    present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
-    columns = [f"add.{name}" for name in present]
-    structs: Iterator[pa.RecordBatch] | None = None
-    for n, batch in enumerate(_batches(file, group, columns)):
-        part = frames.from_checkpoint(batch.column("add"), root)
-        if structs is None and part.column("stats").null_count and type_.get_field_index("stats_parsed") >= 0:
-            structs = islice(_batches(file, group, ["add.path", "add.stats_parsed"]), n, None)
+def _add_frames(batches: Iterable[pa.RecordBatch], file: pq.ParquetFile, group: int, root: str) -> Iterator[pa.RecordBatch]:
+    """The add actions of a row group, by column, in frames."""
+    structs: Iterator[pa.StructArray] | None = None
+    for n, adds in enumerate(_joined(batches)):
+        part = frames.from_checkpoint(adds, root)
+        if structs is None and part.column("stats").null_count and file.schema_arrow.field("add").type.get_field_index("stats_parsed") >= 0:
+            structs = islice(_joined(_batches(file, group, ["add.path", "add.stats_parsed"])), n, None)
         if structs is not None:
-            texts = _parsed_stats(next(structs).column("add"), file)
-            part = frames.with_columns(part, {"stats": pc.coalesce(part.column("stats"), texts)})
+            part = frames.with_columns(part, {"stats": pc.coalesce(part.column("stats"), _parsed_stats(next(structs), file))})
         if part.num_rows:
             yield part
 
 
 def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(limits().snapshot_chunk_files, [group], columns, use_threads=_has_many_rows(file, group))
-    return batches
+    """These columns of a row group, decoded in portions: the memory that one takes serves the next."""
+    many = file.metadata.row_group(group).num_rows > _MANY_ROWS  # decoding fewer is not worth the hand-over to other threads
+    return file.iter_batches(min(limits().snapshot_chunk_files, _MANY_ROWS), [group], columns, use_threads=many)  # type: ignore[no-any-return]
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.StructArray]:
+    """The add actions of the batches, as many at a time as a frame has, in no more memory than they need."""
+    portions = (batch.column("add") for batch in batches)
+    while some := list(islice(portions, max(1, limits().snapshot_chunk_files // _MANY_ROWS))):
+        yield pa.concat_arrays(some)
 
 
 def _parsed_stats(adds: pa.StructArray, file: pq.ParquetFile) -> pa.Array:
