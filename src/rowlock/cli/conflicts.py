@@ -5,13 +5,14 @@ Both read the log and the recorded failed tries, and need no Spark.  Advice is p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+import typer
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -23,6 +24,7 @@ from rowlock.advice.costs import Hotspot, Overwriting, Pair, Span, grid, hot_col
 from rowlock.advice.history import History, Run
 from rowlock.advice.keys import Keys, hot_keys
 from rowlock.advice.read_history import read_history
+from rowlock.cli.app import AsJson, Commits, StorageOption, TablePath, columns, command, plain, say, say_json, storage
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.open import open_store
 
@@ -33,41 +35,37 @@ _OPERATIONS = 5
 _NAME = 60
 
 
+@command("conflicts")
 def conflicts_of(
-    path: str,
-    limit: int,
-    as_json: bool,
-    console: Console,
-    storage_options: Mapping[str, str] | None = None,
-    *,
-    page: Path | None = None,
-    trace_file: Path | None = None,
+    path: TablePath,
+    limit: Commits = 1000,
+    as_json: AsJson = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one HTML page instead: who wrote when, who met whom, and what to set.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the commits and their phases as a trace for ui.perfetto.dev.")] = None,
+    storage_option: StorageOption = None,
 ) -> None:
-    """Prints the conflicts among the newest `limit` commits as tables, or as one JSON object; or writes them as a page and as a trace, and prints these files' paths.
-
-    Raises InvalidInput, before anything is read, if such a file cannot be written.
-    """
-    for file in (page, trace_file):
+    """Show which operations conflicted, when, over which files and keys, and at what cost."""
+    for file in (html, trace):
         if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
             raise InvalidInput(f"{file} cannot be written: {'it is a folder' if file.is_dir() else f'there is no folder {file.parent}'}.")
-    history = read_history(open_store(path, storage_options), limit)
+    history = read_history(open_store(path, storage(storage_option)), limit)
     written: list[tuple[Path, bytes]] = []
-    if page is not None:
-        from rowlock.cli.report.page import html
+    if html is not None:
+        from rowlock.cli.report import page
 
-        written.append((page, html(history, clock.now_ms()).encode(errors="replace")))
-    if trace_file is not None:
-        from rowlock.cli.report.trace import trace
+        written.append((html, page.html(history, clock.now_ms()).encode(errors="replace")))
+    if trace is not None:
+        from rowlock.cli.report import trace as traces
 
-        written.append((trace_file, orjson.dumps(trace(history))))
+        written.append((trace, orjson.dumps(traces.trace(history))))
     for file, data in written:
         file.write_bytes(data)
         if not as_json:
-            console.print(Text(f"Written: {file} ({display.size(len(data))})"), soft_wrap=True)
+            say(f"Written: {file} ({display.size(len(data))})")
     if as_json:
-        print_json(summary(history), console)
+        say_json(summary(history))
     elif not written:
-        picture(history, console)
+        picture(history, Console())
 
 
 def summary(history: History) -> dict[str, Any]:
@@ -138,23 +136,8 @@ def _headline(history: History) -> Text:
     return text.append(f"; {sum(grouped):,} appends share {len(grouped):,} version{'s' if len(grouped) > 1 else ''}", style="not bold") if grouped else text
 
 
-def plain(text: str) -> Text:
-    """Escapes text of another writer for printing: no markup, and no control characters for the terminal."""
-    return Text("".join(c if c.isprintable() else "�" for c in text))
-
-
-def _table(*columns: str, rows: Iterable[Sequence[RenderableType]] = ()) -> Table:
-    """A table without borders; columns whose names end with a space hold numbers and are aligned right."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left", no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
 def _timeline(spans: Sequence[Span], width: int) -> Table:
-    table = _table("from (UTC)", "", "commits ", "rebases ", "failed ", "time lost ")
+    table = columns("from (UTC)", "", "commits ", "rebases ", "failed ", "time lost ")
     most = max(s.commits + s.failed for s in spans)
     before: Span | None = None
     for s in spans:
@@ -180,7 +163,7 @@ def _bar(span: Span, most: int, width: int) -> Text:
 
 
 def _heat(by_operation: Sequence[Pair]) -> Table:
-    heat, table = grid(by_operation, _OPERATIONS), _table()
+    heat, table = grid(by_operation, _OPERATIONS), columns()
     table.add_column("ran ↓  committed meanwhile →", style="", no_wrap=True)
     for name in heat.winners:
         table.add_column(plain(name), justify="right", header_style="bold")
@@ -197,7 +180,7 @@ def _cell(pair: Pair | None) -> Text:
 
 
 def _hot(hot: Sequence[Hotspot], name: Callable[[str], str]) -> Table:
-    return _table("", "conflicts ", "by", rows=((plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations))) for h in hot[:SHOWN]))
+    return columns("", "conflicts ", "by", rows=((plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations))) for h in hot[:SHOWN]))
 
 
 def _keys(keys: Sequence[Keys]) -> Table:
@@ -205,7 +188,7 @@ def _keys(keys: Sequence[Keys]) -> Table:
         values = ", ".join(f"{value} ({n})" for value, n in k.values[:3]) or ("ranges" if k.low is not None else "MERGE key")
         return plain(k.column), f"{k.runs:,}", plain(values), *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high))
 
-    return _table("column", "statements ", "most frequent", "from ", "to ", rows=map(row, keys))
+    return columns("column", "statements ", "most frequent", "from ", "to ", rows=map(row, keys))
 
 
 def _failed(failed: Sequence[Run]) -> Table:
@@ -214,14 +197,14 @@ def _failed(failed: Sequence[Run]) -> Table:
         texts = map(plain, (run.operation, run.error.removesuffix("Exception") or run.outcome, winner))
         return _time(run.at_ms, 1), *texts, f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s"
 
-    return _table("at (UTC)", "operation", "why", "conflict with", "work lost ", rows=map(row, list(reversed(failed))[:SHOWN]))
+    return columns("at (UTC)", "operation", "why", "conflict with", "work lost ", rows=map(row, list(reversed(failed))[:SHOWN]))
 
 
 def _overwritten(over: Sequence[Overwriting]) -> Table:
     def row(o: Overwriting) -> Sequence[RenderableType]:
         return plain(f"{o.earlier} {o.earlier_operation}"), plain(f"{o.later} {o.later_operation}"), f"{o.rows:,}", plain(_outcome(o))
 
-    return _table("earlier", "later", "rows ", "outcome", rows=map(row, over[:SHOWN]))
+    return columns("earlier", "later", "rows ", "outcome", rows=map(row, over[:SHOWN]))
 
 
 def _outcome(o: Overwriting) -> str:
@@ -239,19 +222,15 @@ def _time(at_ms: int | None, seconds: int) -> str:
     return f"{at:%Y-%m-%d}" if seconds >= 86_400 else f"{at:%m-%d %H:%M}" if seconds >= 60 else f"{at:%m-%d %H:%M:%S}"
 
 
-def print_json(value: object, console: Console) -> None:
-    """Prints one JSON value over several lines."""
-    console.file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
-
-
-def advise_on(path: str, limit: int, as_json: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    """Prints the advice by the newest `limit` commits, as text or as one JSON object."""
-    history = read_history(open_store(path, storage_options), limit)
+@command("advise")
+def advise_on(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
+    """Recommend table properties (lock, conflict policy, ...) by the conflicts in a table's history, with reasons and figures."""
+    history = read_history(open_store(path, storage(storage_option)), limit)
     advice = advise(history)
     if as_json:
-        print_json({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **advice.as_json()}, console)
+        say_json({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **advice.as_json()})
     else:
-        print_advice(history, advice, console)
+        print_advice(history, advice, Console())
 
 
 def print_advice(history: History, advice: Advice, console: Console) -> None:
@@ -281,26 +260,18 @@ def print_advice(history: History, advice: Advice, console: Console) -> None:
         console.print(_costs(advice))
 
 
-def _why(reasons: tuple[Reason, ...]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for reason in reasons:
-        if reason.text:
-            table.add_row(f"  {reason.topic.removeprefix('rowlock.')}", plain(reason.text))
+def _why(reasons: Sequence[Reason]) -> Table:
+    table = columns("", "", rows=((f"  {r.topic.removeprefix('rowlock.')}", plain(r.text)) for r in reasons if r.text), show_header=False)
+    table.columns[0].style, table.columns[1].no_wrap = "bold", False
     return table
 
 
 def _costs(advice: Advice) -> Table:
     """A table of the expected seconds that each changing commit loses under each lock."""
-    c, expected = advice.costs, advice.costs.expected()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("  lock", "lost work", "waiting", "total"):
-        table.add_column(name, justify="left" if name == "  lock" else "right")
-    waiting = {"none": 0.0, "writes": c.wait_s, "partition": c.partition_s or 0.0}
-    for scope in ("none", "partition", "writes"):
+    expected, waiting = advice.costs.expected(), {"none": 0.0, "partition": advice.costs.partition_s or 0.0, "writes": advice.costs.wait_s}
+    table = columns("  lock", "lost work ", "waiting ", "total ")
+    for scope, waited in waiting.items():
         if scope in expected:
-            style = "bold" if scope == advice.lock else ""
-            lost = (expected[scope] - waiting[scope]) / 2
-            table.add_row(f"  {scope}", f"2 × {lost:.3f} s", f"{waiting[scope]:.3f} s", f"{expected[scope]:.3f} s", style=style)
+            lost = (expected[scope] - waited) / 2
+            table.add_row(f"  {scope}", f"2 × {lost:.3f} s", f"{waited:.3f} s", f"{expected[scope]:.3f} s", style="bold" if scope == advice.lock else "")
     return table

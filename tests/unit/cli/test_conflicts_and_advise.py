@@ -6,10 +6,12 @@ import io
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from rowlock import append
 from rowlock.advice import attempts
 from rowlock.advice.advice import advise
 from rowlock.advice.history import History, run_of_commit
@@ -115,6 +117,18 @@ def test_what_others_wrote_is_shown_as_text(tmp_path: Path) -> None:
         )
     text = rowlock("conflicts", store.root) + rowlock("advise", store.root)
     assert "[red]UPDATE[/red]" in text and "\x1b" not in text
+
+
+def test_rows_names_and_operations_are_shown_as_text(tmp_path: Path) -> None:
+    """`show` and `history` print what is in the table: no markup, and nothing that moves the terminal's cursor."""
+    path = str(tmp_path / "t")
+    append(path, pa.table({"[b]id": ["[red]1", "2\x1b[2J", "two\nlines"]}), properties={"delta.columnMapping.mode": "name"})
+    shown = rowlock("show", path)
+    assert "[b]id" in shown and "[red]1" in shown and "2\ufffd[2J" in shown and "\x1b" not in shown
+    assert [line.split() for line in shown.splitlines()][-3:-1] == [["two"], ["lines"]]
+    commit = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    commit.write_bytes(commit.read_bytes().replace(b'"operation":"WRITE"', b'"operation":"[red]W\\u001b"'))
+    assert "[red]W\ufffd" in rowlock("history", path)
 
 
 @pytest.mark.parametrize("command", ["conflicts", "advise"])
