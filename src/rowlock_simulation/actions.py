@@ -43,6 +43,7 @@ Kind = Literal[
     "property",
     "drop feature",
     "replace",
+    "clone",
     "alter",
     "checkpoint",
     "vacuum",
@@ -67,7 +68,9 @@ class Action:
     alter    a change of the columns or the constraints: its verb, and the names that it takes
     grows    the column that it adds to the table in the same commit, where the table has none of this name
     posts    an append that is handed to other processes as if they had been in each other's way just now
-    back     for `restore` and `travel`: how many versions before the newest
+    back     for `restore`, `travel` and `clone`: how many versions before the newest
+    source   for `clone`: which table is cloned, into the place `table`
+    replaces for `clone`: an empty table that is there is replaced
     pause_s  what passes before it
     table    which of several tables it is on
     parts    for `together`: what it does in each of several tables
@@ -85,6 +88,8 @@ class Action:
     grows: str = ""
     posts: bool = False
     back: int = 0
+    source: int = 0
+    replaces: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     feature: str = ""
     columns: tuple[str, ...] = ()
@@ -116,7 +121,7 @@ class Action:
             or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
         )
         app = (f" as step {self.app[1]} of {self.app[0]}" if self.app else "") + " by a post" * self.posts + f" with the column {self.grows}" * bool(self.grows)
-        where = f" in t{self.table}" if self.table else ""
+        where = f" of t{self.source}{' in place of what is there' * self.replaces}" * (self.kind == "clone") + f" in t{self.table}" * bool(self.table)
         if self.copies is not None:
             where += " the sum of t{} into t{}, row {}, marked {}".format(*self.copies)
         if self.sums is not None:
@@ -133,6 +138,7 @@ class Done:
     rows: Rows | None = None
     snapshot: Snapshot | None = None
     restored: int | None = None
+    """The version that was brought back, or cloned."""
     reserved: list[int] = field(default_factory=list)
     """The first of the numbers that were reserved, of each try."""
     foreign: tuple[str, int | None] | None = None

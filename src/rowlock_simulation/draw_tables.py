@@ -9,9 +9,10 @@ from typing import Any
 
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock_simulation.actions import Action
-from rowlock_simulation.draw import APPENDS, COLUMNS, COUNTERS, UPSERTS, draw_fault
+from rowlock_simulation.draw import draw_fault
 from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Script, Update
 from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, TableOf, World, draw_weather
+from rowlock_simulation.roles import APPENDS, COLUMNS, COUNTERS, UPSERTS
 from rowlock_simulation.world import VISITOR
 
 MIRROR = 2

@@ -6,7 +6,7 @@ Every version is read out of the raw log and compared with serial execution of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -25,12 +25,13 @@ from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.definition import Definition
-from rowlock_simulation.draw import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, UPSERTS
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
+from rowlock_simulation.retention import wrongly_deleted
+from rowlock_simulation.roles import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, UPSERTS
 from rowlock_simulation.serial import State
 from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
@@ -42,19 +43,30 @@ _SEVERAL = ("property", "drop feature", "number")
 
 def judge(plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table) -> list[str]:
     """What the schedule broke, as sentences; nothing where it kept all promises."""
+    return verdict_of(plan, history, outcomes, table).violations
+
+
+def verdict_of(
+    plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table, *, sources: Sequence[Verdict] = (), gone: Set[str] = frozenset()
+) -> Verdict:
+    """The checks of one table, all done.  For a clone `sources` are those of the tables that it may be made of, and `gone` the files that were deleted anywhere."""
     if not history.commits or history.overtaken:
-        return history.violations  # the table was dropped, and whoever was to make another died, or a checkpoint of the old one came into the new one
+        verdict = Verdict(plan, history, (), outcomes)
+        verdict.violations += history.violations
+        return verdict  # the table was dropped, and whoever was to make another died, or a checkpoint of the old one came into the new one
     with suppress(*[CorruptLog] * bool(history.table)):  # a hole below what a writer of the table before has put; see `overtaken`
         table.refresh()  # a commit that was claimed by a process which then ended is put in its place by whoever reads first
     commits = commits_of(history)
-    verdict = _Verdict(plan, history, commits, outcomes)
+    verdict = Verdict(plan, history, commits, outcomes, sources, gone)
     verdict.violations += history.violations
     verdict.check_versions()
     if not verdict.overtaken:
         verdict.check_outcomes()
         verdict.check_readers()
-        _check_head(verdict, table)
-    return verdict.violations
+        verdict.violations += wrongly_deleted(plan, history, commits) if not history.table else []
+        if not verdict.violations:
+            _check_head(verdict, table)
+    return verdict
 
 
 def commits_of(history: History) -> list[Commit]:
@@ -160,11 +172,20 @@ class RowIds:
         return []
 
 
-class _Verdict:
+class Verdict:
     """The checks, and what they have found."""
 
-    def __init__(self, plan: Plan, history: History, commits: Sequence[Commit], outcomes: Sequence[Outcome]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        history: History,
+        commits: Sequence[Commit],
+        outcomes: Sequence[Outcome],
+        sources: Sequence[Verdict] = (),
+        gone: Set[str] = frozenset(),
+    ) -> None:
         self._plan, self._history, self._commits, self._outcomes = plan, history, commits, outcomes
+        self._sources, self.gone, self.states = sources, gone, list[State]()
         self._of_txn = {txn_id: o for o in outcomes for txn_id in o.txn_ids}
         self.bags: list[Bag] = []
         self.columns: list[tuple[str, ...]] = []
@@ -183,7 +204,7 @@ class _Verdict:
     def check_versions(self) -> None:
         """Every version is what serial execution in log order gives (I3, I5), and money is conserved."""
         raw, serial = Raw(self._history), NumberedTable(COLUMNS)
-        states: list[State] = []
+        states = self.states
         for number, commit in enumerate(self._commits):
             if self._is_stray(commit):
                 self.overtaken = True
@@ -213,7 +234,7 @@ class _Verdict:
                 )
                 return
             money = sum(v * n for (k, v, *_), n in self.bags[-1].items() if k < self._plan.accounts)
-            if number >= 1 and self._plan.theme not in (LOCKLESS, REMADE) and money != 100 * self._plan.accounts:
+            if number >= 1 and self._plan.theme not in (LOCKLESS, REMADE) and not self._sources and money != 100 * self._plan.accounts:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
 
     def _is_stray(self, commit: Commit) -> bool:
@@ -253,6 +274,10 @@ class _Verdict:
                 if self._definition.lost_ids_since(outcome.done.restored) or outcome.done.restored < self._ids.forgotten_at:
                     self._ids.forget_rows(commit.version)
                 serial.bring_back(states[outcome.done.restored])
+            elif outcome.action.kind == "clone":
+                assert outcome.done.restored is not None
+                self._ids.forget_rows(commit.version)
+                serial.bring_back(self._sources[outcome.action.source].states[outcome.done.restored])
             elif outcome.action.kind == "number":
                 if commit.info is None or commit.info.operation != RESERVES:
                     serial.run(numbered(outcome.action, outcome.done.reserved[-1]))
@@ -340,7 +365,9 @@ class _Verdict:
                 self.violations.append(f"I8: {o.name} {o.status} after {o.done.receipt.attempts if o.done.receipt else 'no'} puts, of which {most} are enough")
 
     def _reads_what_expired(self, o: Outcome) -> bool:
-        """Whether an older version was read whose files a VACUUM may delete: a night is longer than the retention."""
+        """Whether an older version was read whose files a VACUUM may delete, for a night is longer than the retention, or a clone whose source has done so."""
+        if isinstance(o.error, CorruptLog) and o.error.file in self.gone:
+            return True
         return o.action.kind == "travel" and self._plan.night_s > 0 and "is not there" in str(o.error)
 
     def _fails_by_others(self, o: Outcome) -> bool:
@@ -376,13 +403,16 @@ class _Verdict:
                 self.violations.append(f"reader {o.name} saw other rows in version {o.done.version} than it has")
 
 
-def _check_head(verdict: _Verdict, table: Table) -> None:
+def _check_head(verdict: Verdict, table: Table) -> None:
     """The newest version, read by the code under test from checkpoints and all, is that of the raw log."""
     if not verdict.bags:
         return
     head = table.refresh()
     rows: list[Mapping[str, Any]] = []
-    for file in head.files.adds():
+    files = list(head.files.adds())
+    if any(f.path in verdict.gone or (f.deletion_vector is not None and f.deletion_vector.path in verdict.gone) for f in files):
+        return  # a clone's, in the folder of its source
+    for file in files:
         rows += table.statement_engine.sample([live_slice(file, table.state.vectors.of)], None, snapshot=head)
     if head.version != len(verdict.bags) - 1:
         verdict.violations.append(f"the newest version reads as {head.version}; the log has {len(verdict.bags) - 1}")

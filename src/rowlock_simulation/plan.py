@@ -81,6 +81,8 @@ class Plan:
     partitioned_by: tuple[str, ...] = ()
     tables: tuple[TableOf, ...] = ()
     """In the world of several tables: these; else there is one, in the store that the world is called by."""
+    clones: int = 0
+    """How many places there are for clones of the table: tables 1, 2 and so on, in the same store."""
     inline_bytes: int = 16_384
     """What is staged in a table and is longer is posted beside it."""
     theme: str = "everybody"

@@ -19,15 +19,15 @@ from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
 from rowlock.transaction.two_phase import prepare
-from rowlock_simulation import judge, judge_together, together
+from rowlock_simulation import clones, judge, judge_together, together
 from rowlock_simulation.actions import Action, Done, perform
 from rowlock_simulation.arrow_files import cheap_files
-from rowlock_simulation.draw import COLUMNS, first_rows
 from rowlock_simulation.history import History
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.memory.statements import run as run_script
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import ActorPlan, Plan
+from rowlock_simulation.roles import COLUMNS, first_rows
 from rowlock_simulation.scheduler import Crashed, Scheduler
 from rowlock_simulation.seams import simulated
 from rowlock_simulation.world import Handles, Host, LocalServer, Server, one_machine, outside, servers_of, tables_are_found
@@ -92,7 +92,7 @@ def run(plan: Plan) -> Result:
         servers = servers_of(plan, scheduler)
         nobody = outside(servers, scheduler)
         try:
-            for n in range(len(servers)):
+            for n in range(len(plan.tables) or 1):
                 outcomes += _set_up(plan, n, nobody.table(n), scheduler)
         except Exception as e:  # noqa: BLE001 - without faults, and alone
             return Result(plan, scheduler.trace_hash, 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.lines, [])
@@ -131,6 +131,8 @@ def _judged(plan: Plan, servers: Sequence[Server], scheduler: Scheduler, outcome
         if plan.tables:
             met = {line.split()[1] for line in scheduler.lines if line.endswith(_FAULTS)}
             return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging, met)
+        if plan.clones:
+            return found + clones.judge_all(plan, [s.history for s in servers], outcomes, judging)
         return found + judge.judge(plan, servers[0].history, outcomes, judging.table())
     except Exception as e:  # noqa: BLE001 - a table that cannot be read is what is looked for
         return [*found, f"the table cannot be judged: {type(e).__name__}: {e}"]
@@ -200,6 +202,8 @@ def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None
             outcome.on_table = host.history.table
             done.receipt = _create(plan, host.handles.table(), plan.properties)
             outcome.txn_ids.append(done.receipt.txn_id)
+        elif action.kind == "clone":
+            clones.make(action, outcome.name, host.handles.table, done)
         elif action.kind in ("together", "read together"):
             together.perform(action, host.handles.table, scheduler, done)
         else:

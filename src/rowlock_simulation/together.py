@@ -11,9 +11,9 @@ from rowlock.transaction.state.options import Options
 from rowlock.transaction.transaction import RERUNS, Table, Transaction, run_again
 from rowlock.transaction.two_phase.prepare import Part
 from rowlock_simulation.actions import Action, Done, read, runs_again
-from rowlock_simulation.draw import COUNTERS, UPSERTS
 from rowlock_simulation.memory.sql.script import Script, Update
 from rowlock_simulation.memory.statements import operation, parameters, statements_of
+from rowlock_simulation.roles import COUNTERS, UPSERTS
 from rowlock_simulation.scheduler import Scheduler
 
 MOST = 1000

@@ -13,14 +13,16 @@ from rowlock.exceptions import (
     RowlockError,
     SchemaMismatch,
     StatementRefused,
+    TableExists,
+    TableNotFound,
     VersionNotFound,
 )
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, Metadata, Protocol, RemoveFile, SetTransaction
-from rowlock_simulation.draw import COLUMNS
 from rowlock_simulation.memory.sql.script import Append, Delete, Merge, Optimize, Overwrite, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
+from rowlock_simulation.roles import COLUMNS, REMADE
 from rowlock_simulation.serial import SerialTable
 
 
@@ -34,11 +36,15 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
             return not any(a.alter[:1] in (("add constraint",), ("set not null",)) for actor in plan.actors for a in actor.actions)
         case StatementRefused():
             refuses = any(a.properties.get("delta.appendOnly") == "true" for actor in plan.actors for a in actor.actions)
-            return not (refuses or kind in ("alter", "drop feature") or "being dropped" in text or (kind == "restore" and plan.night_s > 0))
+            return not (refuses or kind in ("alter", "drop feature", "clone") or "being dropped" in text or (kind == "restore" and plan.night_s > 0))
         case InvalidInput():
             return kind != "alter"
         case VersionNotFound():
             return plan.night_s == 0 and not any(f.kind == "stale list" for f in plan.faults)
+        case TableExists():
+            return kind != "clone"
+        case TableNotFound():
+            return outcome.action.table == outcome.action.source == 0 and plan.theme != REMADE
         case CommitUnknown() | DeltaConcurrentModificationException():
             return False  # which is judged by the policy
         case _:

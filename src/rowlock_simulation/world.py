@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from rowlock.exceptions import InvalidInput
 from rowlock.log.table_log import TableLog
+from rowlock.storage import open as storage_open
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.storage.local import LocalStore
 from rowlock.storage.options import Settings, parse
@@ -91,7 +92,7 @@ class LocalServer:
 
 
 def servers_of(plan: Plan, scheduler: Scheduler) -> list[Server]:
-    """The server of each table of a plan; a DynamoDB table is one for all of them."""
+    """The server of each table of a plan and of each clone; a DynamoDB table is one for all of them."""
     entries, conditional_copy = DynamoDbTable(), plan.seed % 2 == 0
 
     def server(store: World, table: str) -> Server:
@@ -99,7 +100,10 @@ def servers_of(plan: Plan, scheduler: Scheduler) -> list[Server]:
             return LocalServer(scheduler, table)
         return DynamoDbServer(conditional_copy=conditional_copy, table=table, entries=entries) if store == "dynamodb" else S3Server(table=table)
 
-    return [server(t.store, f"t{n}") for n, t in enumerate(plan.tables)] or [server(plan.world, "table")]
+    return [server(t.store, f"t{n}") for n, t in enumerate(plan.tables)] or [
+        server(plan.world, "table"),
+        *(server(plan.world, f"clone{n + 1}") for n in range(plan.clones)),
+    ]
 
 
 def open_table(store: ObjectStore, **engine: Any) -> Table:
@@ -130,6 +134,17 @@ class _ReadOnly:
     put_if_absent = put_parts = delete = put
 
 
+class _Below:
+    """A folder in a table's folder, whose files are read."""
+
+    def __init__(self, store: ObjectStore, folder: str) -> None:
+        self._store, self._folder = store, folder
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._store, name)
+        return lambda key, *more: call(f"{self._folder}/{key}", *more)
+
+
 class Handles:
     """The handles of all tables that one process has open."""
 
@@ -151,6 +166,13 @@ class Handles:
     def at(self, root: str) -> Table | None:
         """The handle of the table at a place."""
         return next((t for t in map(self.table, range(len(self._servers))) if t.state.store.root == root), None)
+
+    def store_of(self, place: str) -> Any:
+        """The store of a table's folder, or of a folder in it; None where no table has it."""
+        for store in (self.table(n).state.store for n in range(len(self._servers))):
+            if place == store.root or place.startswith(f"{store.root}/"):
+                return store if place == store.root else _Below(store, place[len(store.root) + 1 :])
+        return None
 
 
 class Host:
@@ -214,13 +236,13 @@ def outside(servers: Sequence[Server], scheduler: Scheduler) -> Handles:
 
 @contextlib.contextmanager
 def tables_are_found(handles: Callable[[], Handles]) -> Iterator[None]:
-    """Lets the code under test find another table by its place among the `handles` of the process that asks, until the block ends."""
+    """Lets the code under test find another table, or a file in its folder, by its place among the `handles` of the process that asks, until the block ends."""
 
     def store_beside(store: ObjectStore, place: str) -> ObjectStore:
-        found = handles().at(place)
+        found: ObjectStore | None = handles().store_of(place)
         if found is None:
             raise InvalidInput(f"there is no table at {place}", table=place)
-        return found.state.store
+        return found
 
     def state_of(store: ObjectStore) -> SharedState:
         found = handles().at(store.root)
@@ -228,9 +250,10 @@ def tables_are_found(handles: Callable[[], Handles]) -> Iterator[None]:
         return found.state
 
     module: Any = close
-    before = module.beside, module.state_of
-    module.beside, module.state_of = store_beside, state_of
+    opening: Any = storage_open
+    before = module.beside, module.state_of, opening.beside
+    module.beside, module.state_of, opening.beside = store_beside, state_of, store_beside
     try:
         yield
     finally:
-        module.beside, module.state_of = before
+        module.beside, module.state_of, opening.beside = before

@@ -22,7 +22,7 @@ from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, ChangeType, cdc_action
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import PrimitiveType, StructType
-from rowlock.storage.open import missing_file
+from rowlock.storage.open import locate, missing_file
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock_simulation.memory.sql.expressions import Row, Value
 
@@ -76,7 +76,8 @@ class DataFiles:
                 return kept
             self.opened.append(path)
         try:
-            rows: list[dict[str, Value]] = orjson.loads(self._store.get(path))
+            store, key = locate(self._store, path)  # that of a shallow clone lies in another table's folder
+            rows: list[dict[str, Value]] = orjson.loads(store.get(key))
         except NotFound as e:
             raise missing_file(self._store.root, path) from e
         with self._lock:

@@ -9,8 +9,9 @@ import pytest
 
 from rowlock.locks.turns import Turns
 from rowlock.transaction.rebase import onto_head
-from rowlock_simulation.draw import LEVELS, LONG, draw
+from rowlock_simulation.draw import draw
 from rowlock_simulation.plan import Plan, World
+from rowlock_simulation.roles import LEVELS, LONG
 from rowlock_simulation.run import run
 
 

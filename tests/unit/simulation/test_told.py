@@ -13,7 +13,8 @@ from rowlock.maintenance import restore
 from rowlock.transaction.publish import metrics
 from rowlock.transaction.rebase import log_chain, onto_head
 from rowlock_simulation import actions
-from rowlock_simulation.draw import REMADE, draw
+from rowlock_simulation.draw import draw
+from rowlock_simulation.roles import REMADE
 from rowlock_simulation.run import run
 
 
@@ -35,8 +36,8 @@ _row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actio
         (actions, "parameters", _refuses, "failed without a reason: InvalidInput", 0),
         (metrics, "row_counts", lambda txn: {kind: n + 1 for kind, n in _row_counts(txn).items()}, "metrics of version", 0),
         (metrics, "_whole_files", lambda files: ([], list(files.removes)), "metrics of version", 0),
-        (onto_head, "refuse_on_append_only", lambda head: None, "append-only: version", 75),
-        (restore, "with_marks_of", lambda metadata, head: metadata, "was given 2 times", 24),
+        (onto_head, "refuse_on_append_only", lambda head: None, "append-only: version", 29),
+        (restore, "with_marks_of", lambda metadata, head: metadata, "was given 2 times", 559),
         (LiveFiles, "total_size_bytes", property(lambda _: 7), "the size of version", 0),
         (TableLog, "tombstones", lambda *given: _tombstones(*given)[1:], "removed files, by checkpoints or by the log alone", 0),
         (
@@ -58,5 +59,5 @@ def test_a_transaction_that_goes_on_in_the_next_table_is_found(monkeypatch: pyte
     """Dropped and made again beneath it: whoever began on the table before must not be told that this one has its rows."""
     monkeypatch.setattr(log_chain, "check_table", lambda txn, head: None)
     monkeypatch.setattr(onto_head, "_check_table", lambda *_: None)
-    plans = (plan for plan in (draw("s3", seed) for seed in range(1894, 5000)) if plan.theme == REMADE)  # the first of them shows it at once
+    plans = (plan for plan in (draw("s3", seed) for seed in range(26, 5000)) if plan.theme == REMADE)  # the first of them shows it at once
     assert any("began on a table that was dropped" in text for plan in plans for text in run(plan).violations)

@@ -202,6 +202,18 @@ def test_the_first_version_is_won_where_there_is_no_log_and_only_there() -> None
         settle(aged(log_of(range(8, 10), checkpoint=8)), 0)
 
 
+@pytest.mark.parametrize(("kept", "version"), [(range(0), 0), (range(4, 5), 5)])
+def test_a_commit_of_which_another_has_written_a_checkpoint_at_once_is_won(kept: range, version: int) -> None:
+    """I2: a new table, or one whose older log was cleaned up behind that checkpoint; its writer was told that nothing of it can be seen."""
+    store = aged(log_of(kept))
+    log, data = TableLog(store), commit(OURS)
+    outcome = log.put(version, data)
+    store.put(names.checkpoint_key(version), b"PAR1")
+    for v in kept:
+        store.delete(names.commit_key(v))
+    assert outcome == Committed() and landed(log, version, lambda: data, OURS, outcome)
+
+
 class UnclearDisk(SystemCalls):
     """A network disk, at version 3: the sync of the folder fails once; or the link is done and denied, and the comparison of the two names fails."""
 

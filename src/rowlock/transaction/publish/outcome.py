@@ -132,8 +132,8 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str
     except StorageError:
         return  # the commit exists, and it is very unlikely that the log was cleaned up meanwhile
     commits = {f.version: f for f in files if f.kind == "commit"}
-    covered = max((c[0].version for c in complete_checkpoints(files)), default=-1)
-    ours, after = commits.get(version), commits.get(version + 1)
+    covered = max(checkpoints := {c[0].version: c[0] for c in complete_checkpoints(files)}, default=-1)
+    ours, after = commits.get(version), commits.get(version + 1, checkpoints.get(version))  # others may have written a checkpoint of it at once
     if covered >= version and ours is None:  # deleted by a cleanup: before others saw it, or after
         raise unknown(txn_id, log.table, version)
     if covered >= version and ours is not None and (after is None or after.modified_ms < ours.modified_ms):

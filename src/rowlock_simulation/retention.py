@@ -1,0 +1,50 @@
+"""Which files may be deleted: none that lives, none that was removed within the retention, and none that is committed afterwards (I10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rowlock.protocol.actions import AddFile, Commit, RemoveFile
+from rowlock.protocol.names import commit_key
+from rowlock.protocol.properties import TableProperties
+from rowlock_simulation.history import History
+from rowlock_simulation.plan import Plan
+from rowlock_simulation.scheduler import START_MS
+
+_SKEW_MS = 61_000
+"""So far ahead of the store's clock VACUUM still goes by its own; some stores cut their times to seconds."""
+
+
+def wrongly_deleted(plan: Plan, history: History, commits: Sequence[Commit]) -> list[str]:
+    """The files of one table that were deleted while one of its versions within the retention named them, or before a version that names them."""
+    retention_ms = TableProperties(plan.properties).deleted_file_retention_ms
+    wrong, live, removed = list[str](), dict[str, tuple[str, ...]](), dict[str, int]()
+    gone = dict[str, int]()
+    left = list(commits)
+    for at_us, key in sorted(history.deletions):
+        while left and history.committed_us[commit_key(left[0].version)] <= at_us:
+            wrong += _take(left.pop(0), live, removed, gone)
+        if key in {name for names in live.values() for name in names}:
+            wrong.append(f"I10: {key} was deleted while it lived")
+        elif removed.get(key, 0) >= START_MS + at_us // 1000 - retention_ms + _SKEW_MS:
+            wrong.append(f"I10: {key} was deleted within the retention")
+        gone[key] = at_us
+    for commit in left:
+        wrong += _take(commit, live, removed, gone)
+    return wrong
+
+
+def _take(commit: Commit, live: dict[str, tuple[str, ...]], removed: dict[str, int], gone: dict[str, int]) -> Iterator[str]:
+    """Takes a commit in; yields what is wrong with the files that it names."""
+    for remove in commit.removes:
+        live.pop(remove.path, None)
+        removed |= {name: max(removed.get(name, 0), remove.deletion_timestamp_ms or 0) for name in _names(remove)}
+    for add in commit.adds:
+        live[add.path] = _names(add)
+        yield from (f"I10: version {commit.version} adds {name}, which was deleted before" for name in _names(add) if name in gone)
+
+
+def _names(file: AddFile | RemoveFile) -> tuple[str, ...]:
+    """A data file and the file of its deletion vector."""
+    vector = file.deletion_vector
+    return (file.path,) if vector is None or vector.path is None else (file.path, vector.path)
