@@ -383,3 +383,15 @@ def test_other_settings_do_what_delta_says(spark: SparkSession, table_path: str)
         assert len(head(table_path).files) == 2
     table.optimize().executeCompaction()
     assert len(head(table_path).files) == 1
+
+
+def test_scans_are_the_same_where_spark_would_read_parquet_by_its_newer_sources(spark: SparkSession, table_path: str) -> None:
+    """I9: without `useV1SourceList` Spark's reader gives another kind of relation, which no scan can be built upon."""
+    table = make(spark, table_path, [(1, 1), (2, 2), (3, 2)], "id int, p int", partition_by=["p"])
+    with settings(spark, {"spark.sql.sources.useV1SourceList": ""}):
+        table.delete("id = 2")
+        table.update("id = 3", {"id": "4"})
+        rowlock.write(spark.createDataFrame([(5, 1)], "id int, p int"), table_path)
+        assert read(spark, table_path) == [(1, 1), (4, 2), (5, 1)]
+        table.optimize().executeCompaction()
+        assert read(spark, table_path) == [(1, 1), (4, 2), (5, 1)]

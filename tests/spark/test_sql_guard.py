@@ -145,6 +145,8 @@ PASSING = [
     "ALTER TABLE pq DROP PARTITION (p = 'x')",
     "TRUNCATE TABLE pq",
     "INSERT OVERWRITE DIRECTORY '{root}/free' USING parquet SELECT 1",
+    "py:spark.read.format('delta').load('{root}/out/deep/e').write.format('noop').mode('overwrite').save()",
+    "py:spark.table('m').write.format('noop').mode('append').save()",
     "py:spark.range(1).write.mode('overwrite').parquet('{root}/free')",
     "py:spark.range(1).write.mode('append').parquet('{root}/out/beside')",
     "py:spark.range(1).write.mode('overwrite').saveAsTable('free')",

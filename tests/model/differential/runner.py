@@ -107,7 +107,10 @@ def _by_deltalake(origin: Path) -> Path:
     copy = origin.parent / "copy"
     try:
         rows = rowlock.to_arrow(str(origin), time_zone="UTC")
-        head = deltalake.DeltaTable(str(origin)).metadata()
+        table = deltalake.DeltaTable(str(origin))
+        if '"variant"' in table.schema().to_json():  # it would write a struct
+            return origin
+        head = table.metadata()
         kept = {k: v for k, v in head.configuration.items() if k in ("delta.enableChangeDataFeed", "delta.appendOnly", "delta.checkpointInterval")}
         for n in range(max(1, rows.num_rows)):
             deltalake.write_deltalake(str(copy), rows.slice(n, 1), mode="append", partition_by=head.partition_columns or None, configuration=kept)

@@ -87,7 +87,7 @@ _OURS = ("rowlock.DefaultSource", "rowlock.Delta", "rowlock.Relation")
 _OF_DELTA_SPARK = ("org.apache.spark.sql.delta.", "io.delta.")
 _SINK_OF_DELTA_SPARK = "org.apache.spark.sql.delta.sources.DeltaSink"
 _PATH_FIELDS = frozenset(("path", "location", "outputPath", "newLocation"))
-_QUERY_FIELDS = frozenset(("query", "inputQuery", "plan"))
+_QUERY_FIELDS = frozenset(("query", "analyzedQuery", "inputQuery", "plan"))
 _DEEPEST = 6
 _STREAMS = ("WriteToStream", "WriteToStreamStatement")
 
