@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,10 @@ from rowlock import DeltaTable, clock
 from rowlock.advice.costs import conflicts_by_file
 from rowlock.advice.history import History
 from rowlock.advice.read_history import read_history
+from rowlock.cli.app import say
 from rowlock.cli.demo import replay, source
-from rowlock.cli.demo.load import INITIAL, Load, Sales, open_load
-from rowlock.cli.demo.scoreboard import Score, Scoreboard
+from rowlock.cli.demo.load import INITIAL, Sales, open_load
+from rowlock.cli.demo.scoreboard import Score, Scoreboard, verdict
 from rowlock.cli.report.page import html
 from rowlock.exceptions import InvalidInput, RowlockError
 from rowlock.storage.open import open_store
@@ -60,18 +61,21 @@ class Choices:
 class Writer:
     """A writer process of the demo; its events arrive in the queue `events` as (name, event)."""
 
-    def __init__(self, score: Score, role: str, table: Path, work: Path, seconds: float, events: Events) -> None:
-        self.score, self.log, self.events = score, work / f"{score.name}.log", events
-        command = [sys.executable, "-m", "rowlock.cli.demo.worker", "--", str(table), str(work), role, score.name, str(seconds)]
-        environment = {**os.environ, "ROWLOCK_APPLICATION": f"demo {score.name}"}
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+    def __init__(self, name: str, log: Path, events: Events, module: str, *arguments: object) -> None:
+        self.score, self.log, self.events = Score(name), log, events
+        environment = {**os.environ, "ROWLOCK_APPLICATION": f"demo {name}"}
+        command = [sys.executable, "-m", module, "--", *map(str, arguments)]
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         assert self.process.stdout
         threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
 
     def _listen(self, lines: IO[str]) -> None:
         for line in lines:
-            self.events.put((self.score.name, json.loads(line)))
+            if line.endswith("\n"):  # a process that is killed may leave half of one
+                event = json.loads(line)
+                self.score.take(event)
+                self.events.put((self.score.name, event))
         self.events.put((self.score.name, {"event": "gone"}))
 
     def send(self, word: str) -> None:
@@ -80,11 +84,6 @@ class Writer:
         with contextlib.suppress(BrokenPipeError):  # the process has ended, and its last event is in the queue
             self.process.stdin.write(word + "\n")
             self.process.stdin.flush()
-
-    def stop(self) -> None:
-        """Terminates the process if it still runs."""
-        if self.process.poll() is None:
-            self.process.terminate()
 
     def wait(self) -> None:
         """Waits for the process to end; kills it after 20 s."""
@@ -95,22 +94,25 @@ class Writer:
 
 
 class Crew:
-    """All writer processes, with a barrier: none starts to write before all are ready."""
+    """Writer processes and their events.  `start` is given the queue of these."""
 
-    def __init__(self, load: Load, table: Path, work: Path, seconds: float) -> None:
+    def __init__(self, start: Callable[[Events], list[Writer]]) -> None:
         self.events: Events = queue.Queue()
-        roles = [(name, "merge") for name in load.streams] + [("optimize", "optimize"), ("gdpr", "delete")]
-        self.writers = [Writer(Score(name), role, table, work, seconds, self.events) for name, role in roles]
-        self.scores = {writer.score.name: writer.score for writer in self.writers}
+        self.writers = {writer.score.name: writer for writer in start(self.events)}
+
+    @property
+    def scores(self) -> list[Score]:
+        """The scores of all writers."""
+        return [writer.score for writer in self.writers.values()]
 
     def send(self, word: str) -> None:
         """Sends OPEN or GO to all writers."""
-        for writer in self.writers:
+        for writer in self.writers.values():
             writer.send(word)
 
     def until_all(self, event: str, *, within_s: float, board: Scoreboard | None = None) -> None:
         """Reads events until every writer has sent this one.  Raises RowlockError if a writer fails, ends, or sends nothing in time."""
-        waiting, end = set(self.scores), clock.monotonic_s() + within_s
+        waiting, end = set(self.writers), clock.monotonic_s() + within_s
         while waiting:
             if board:
                 board.refresh()
@@ -120,20 +122,19 @@ class Crew:
                 name, received = self.events.get(timeout=0.25)
                 if received["event"] == "error":
                     raise RowlockError(f"The writer {name} failed: {received['message']}{self._logs({name})}")
-                if received["event"] == "gone" and name in waiting:
+                if received["event"] == "gone" != event and name in waiting:
                     raise RowlockError(f"The writer {name} ended before its time.{self._logs({name})}")
-                self.scores[name].take(received)
                 if received["event"] == event:
                     waiting.discard(name)
 
     def _logs(self, names: set[str]) -> str:
-        return " Its log: " + ", ".join(str(writer.log) for writer in self.writers if writer.score.name in names)
+        return " Its log: " + ", ".join(str(writer.log) for name, writer in self.writers.items() if name in names)
 
     def dismiss(self) -> None:
-        """Terminates all writers and waits for their end."""
-        for writer in self.writers:
-            writer.stop()
-        for writer in self.writers:
+        """Terminates the writers that still run, and waits for their end."""
+        for writer in self.writers.values():
+            writer.process.terminate()
+        for writer in self.writers.values():
             writer.wait()
 
 
@@ -141,26 +142,12 @@ def run(choices: Choices, console: Console) -> bool:
     """Runs the demo; returns whether the table is right.  Raises InvalidInput, before anything is written, if the input cannot be used."""
     if choices.policy not in POLICIES:
         raise InvalidInput(f"--policy is one of {', '.join(POLICIES)}, not {choices.policy}.")
-    check_place(choices.path)
-    with work_folder(keep=choices.keep) as work:
+    with work_folder(choices) as work:
         _prepare(choices, work, console)
         table = choices.path or work / "table"
         right = _contest(choices, work, table, console)
-        remains = choices.path is not None or choices.keep
-        what_next(table, work.with_suffix(".html"), console, remains=remains, by_row=choices.policy == "repair")
+        what_next(table, work.with_suffix(".html"), console, remains=choices.path is not None or choices.keep, by_row=choices.policy == "repair")
         return right
-
-
-def check_place(path: Path | None) -> None:
-    """Raises InvalidInput if the table's path is not free."""
-    if path and path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InvalidInput(f"{path} exists already and the demo creates its own table. Give a --path that does not exist, or remove it.")
-
-
-def quick_jvms() -> None:
-    """Sets the environment so that the JVMs of this process and its children compile little."""
-    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
-        os.environ.setdefault(name, QUICK_JVM)
 
 
 def _prepare(choices: Choices, work: Path, console: Console) -> None:
@@ -172,13 +159,13 @@ def _prepare(choices: Choices, work: Path, console: Console) -> None:
     if not choices.key:
         raise InvalidInput("--source needs --key COL[,COL]: the columns that identify a row.")
     for note in source.stage(work, source=choices.source, key=choices.key, split=choices.split):
-        console.print(note, highlight=False, soft_wrap=True)
+        say(note, console)
 
 
 def _contest(choices: Choices, work: Path, table: Path, console: Console) -> bool:
     load = open_load(work)
-    quick_jvms()
-    crew = Crew(load, table, work, choices.seconds)
+    roles = {**dict.fromkeys(load.streams, "merge"), "optimize": "optimize", "gdpr": "delete"}
+    crew = Crew(lambda events: [Writer(n, work / f"{n}.log", events, "rowlock.cli.demo.worker", table, work, r, n, choices.seconds) for n, r in roles.items()])
     try:
         with console.status(f"Starting {len(crew.writers)} processes, each with a Spark session of its own ..."):
             initial, spark = _make_table(work, table, POLICIES[choices.policy])
@@ -186,13 +173,10 @@ def _contest(choices: Choices, work: Path, table: Path, console: Console) -> boo
             crew.until_all("started", within_s=READY_WITHIN_S)
             crew.send("OPEN")
             crew.until_all("ready", within_s=READY_WITHIN_S)
-        console.print(f"One table, unpartitioned, {len(initial):,} rows: {table}", highlight=False, soft_wrap=True)
-        console.print(
-            f"For {choices.seconds:g} s {' and '.join(load.streams)} merge batches, optimize compacts files, gdpr deletes by predicate. On conflict: {choices.policy}.",
-            highlight=False,
-            soft_wrap=True,
-        )
-        board = Scoreboard(console, list(crew.scores.values()), choices.seconds)
+        say(f"One table, unpartitioned, {len(initial):,} rows: {table}", console)
+        what = f"{' and '.join(load.streams)} merge batches, optimize compacts files, gdpr deletes by predicate"
+        say(f"For {choices.seconds:g} s {what}. On conflict: {choices.policy}.", console)
+        board = Scoreboard(console, crew.scores, choices.seconds)
         with board.running():
             crew.send("GO")
             crew.until_all("done", within_s=choices.seconds + FINISHED_WITHIN_S, board=board)
@@ -200,8 +184,14 @@ def _contest(choices: Choices, work: Path, table: Path, console: Console) -> boo
         crew.dismiss()
     console.print(board.table())
     with console.status("Checking the table against a serial replay of the log ..."):
-        verdict = _check(load, crew, spark, table, initial, first_version)
-    return _print_verdict(verdict, console)
+        history = DeltaTable.forPath(spark, str(table)).history().select("version").collect()
+        versions = sorted(row["version"] for row in history if row["version"] > first_version)
+        final = pl.DataFrame(rowlock.read(spark, str(table)).toArrow())
+        records = [record for score in crew.scores for record in score.records]
+        problems = replay.check(load, initial=initial, final=final, records=records, versions=versions)
+    commits = f"a serial replay of its {len(versions):,} commits in log order"
+    wrong = f"{len(problems):,} differences from {commits}."
+    return verdict(problems, wrong=wrong, right=f"the final table, {len(final):,} rows, equals {commits}.", console=console)
 
 
 def _make_table(work: Path, table: Path, properties: dict[str, str]) -> tuple[pl.DataFrame, Any]:
@@ -215,57 +205,27 @@ def _make_table(work: Path, table: Path, properties: dict[str, str]) -> tuple[pl
     return pl.read_parquet(work / INITIAL), spark
 
 
-def _check(load: Load, crew: Crew, spark: Any, table: Path, initial: pl.DataFrame, first_version: int) -> replay.Verdict:
-    history = DeltaTable.forPath(spark, str(table)).history().select("version").collect()
-    final = pl.from_arrow(rowlock.read(spark, str(table)).toArrow())
-    assert isinstance(final, pl.DataFrame)
-    records = [record for score in crew.scores.values() for record in score.records]
-    return replay.check(
-        load, initial=initial, final=final, records=records, versions=sorted(row["version"] for row in history if row["version"] > first_version)
-    )
-
-
-def _print_verdict(verdict: replay.Verdict, console: Console) -> bool:
-    if verdict.problems:
-        console.print(
-            f"[bold red]The table is wrong[/]: {len(verdict.problems)} differences from a serial replay of the {verdict.commits:,} commits in log order."
-        )
-        for problem in verdict.problems[:10]:
-            console.print(f"  {problem}", highlight=False, markup=False, soft_wrap=True)
-        return False
-    console.print(
-        f"[bold green]Exact[/]: the final table, {verdict.rows:,} rows, equals a serial replay of its {verdict.commits:,} commits in log order.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return True
-
-
 @contextmanager
-def work_folder(*, keep: bool) -> Iterator[Path]:
-    """A temporary folder for sources, logs and (by default) the table; it remains with --keep, and if the demo fails."""
+def work_folder(choices: Choices, generates: str = "") -> Iterator[Path]:
+    """A temporary folder for sources, logs and (by default) the table; it remains with --keep, and if the demo fails.  JVMs that are started within the block compile little.
+
+    Raises InvalidInput, before anything is written, for a path that is not free, and for options that do not go with a demo that generates its rows, of which
+    `generates` is the beginning of a sentence.
+    """
+    if generates and (choices.source or choices.key or choices.split or choices.policy != "repair"):
+        raise InvalidInput(f"{generates} by the policy repair: leave out --source, --key, --split and --policy.")
+    if choices.path and choices.path.exists() and (not choices.path.is_dir() or any(choices.path.iterdir())):
+        raise InvalidInput(f"{choices.path} exists already and the demo creates its own table. Give a --path that does not exist, or remove it.")
+    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+        os.environ.setdefault(name, QUICK_JVM)
     work = Path(tempfile.mkdtemp(prefix="rowlock-demo-"))
     try:
         yield work
     except InvalidInput:
         shutil.rmtree(work, ignore_errors=True)
         raise
-    if not keep:
+    if not choices.keep:
         shutil.rmtree(work, ignore_errors=True)
-
-
-@contextmanager
-def generated(choices: Choices, what: str) -> Iterator[Path]:
-    """The work folder of a demo that generates its rows; JVMs that are started within it compile little.
-
-    Raises InvalidInput, before anything is written, for options that do not go with it; `what` is the beginning of the sentence.
-    """
-    if choices.source or choices.key or choices.split or choices.policy != "repair":
-        raise InvalidInput(f"{what} by the policy repair: leave out --source, --key, --split and --policy.")
-    check_place(choices.path)
-    with work_folder(keep=choices.keep) as work:
-        quick_jvms()
-        yield work
 
 
 _COMMITS = 100_000
@@ -275,14 +235,16 @@ def what_next(table: Path, page: Path, console: Console, *, remains: bool, by_ro
     """Prints the cost by Delta's rules (with `by_row`: for a run that did not follow them), and writes the page of the table's conflicts, which remains."""
     history = read_history(open_store(table), _COMMITS)
     page.write_bytes(html(history, clock.now_ms()).encode(errors="replace"))
-    lines = [
-        *([cost_by_file(history)] if by_row else []),
-        f"The conflicts, commit by commit: {page}",
-        f"`rowlock conflicts {table if remains else 'PATH'} --html FILE` writes such a page for any Delta table. `rowlock advise {table if remains else 'PATH'}` recommends its properties.",
-        *([f"The table remains: {table}"] if remains else []),
-    ]
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if by_row:
+        say(cost_by_file(history), console)
+    say(f"The conflicts, commit by commit: {page}", console)
+    named = table if remains else "PATH"
+    say(
+        f"`rowlock conflicts {named} --html FILE` writes such a page for any Delta table. `rowlock advise {named}` recommends its properties.",
+        console,
+    )
+    if remains:
+        say(f"The table remains: {table}", console)
 
 
 def cost_by_file(history: History) -> str:

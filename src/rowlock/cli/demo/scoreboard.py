@@ -1,8 +1,8 @@
-"""Prints the demo's progress: a row for each writer, live while it runs and as a table at the end."""
+"""Prints the demo's progress, a row for each writer, live while it runs and as a table at the end; and the result of the check."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rowlock import clock
+from rowlock import Receipt, clock
+from rowlock.cli.app import say
 
 PLAIN_LINE_EVERY_S = 5.0
 
@@ -47,6 +48,24 @@ class Score:
             self.rows_rebased += event["rows_rebased"]
             self.seconds.append(event["seconds"])
             self.records.append(dict(event))
+
+
+def commit_event(version: int | None, receipts: Iterable[Receipt], began_s: float, **record: Any) -> dict[str, Any]:
+    """The event of a statement that has ended, for `Score.take`; `record` is what the check needs to know of it."""
+    held = list(receipts)
+    counts = {name: sum(getattr(r, name) for r in held) for name in ("rounds", "rows_rebased")}
+    return {"event": "commit", "version": version, **counts, "seconds": clock.monotonic_s() - began_s, **record}
+
+
+def verdict(problems: Sequence[str], *, wrong: str, right: str, console: Console) -> bool:
+    """Prints whether all is as it must be, and else the first problems; returns whether it is."""
+    if not problems:
+        say(Text("Exact", style="bold green").append(f": {right}", style="not bold default"), console)
+        return True
+    say(Text("The table is wrong", style="bold red").append(f": {wrong}", style="not bold default"), console)
+    for problem in problems[:10]:
+        say(f"  {problem}", console)
+    return False
 
 
 class Scoreboard:

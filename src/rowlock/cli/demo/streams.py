@@ -15,9 +15,11 @@ from rich.console import Console
 
 import rowlock
 from rowlock import DeltaTable, clock
+from rowlock.cli.app import say
+from rowlock.cli.demo import replay
 from rowlock.cli.demo.load import INITIAL, Sales
-from rowlock.cli.demo.run import Choices, generated, what_next
-from rowlock.cli.demo.scoreboard import Score, Scoreboard
+from rowlock.cli.demo.run import Choices, what_next, work_folder
+from rowlock.cli.demo.scoreboard import Score, Scoreboard, commit_event, verdict
 
 ARRIVES_EVERY_S = 0.5
 _OF_AN_ORDER = ("order_id", "country", "customer_id", "product")
@@ -25,13 +27,13 @@ _OF_AN_ORDER = ("order_id", "country", "customer_id", "product")
 
 def run(choices: Choices, console: Console) -> bool:
     """Runs the demo; returns whether the table is right.  Raises InvalidInput, before anything is written, for options that do not go with it."""
-    with generated(choices, "--streams merges generated sales") as work:
+    with work_folder(choices, "--streams merges generated sales") as work:
         table = choices.path or work / "table"
         with console.status("Starting a Spark session ..."):
             Sales.prepare(work, rows=choices.rows)
             streams = Streams(Sales(rows=choices.rows), work, table)
-        console.print(f"One table, unpartitioned, {choices.rows:,} orders: {table}", highlight=False, soft_wrap=True)
-        console.print(f"For {choices.seconds:g} s orders arrive; the streams {' and '.join(Sales.streams)} merge them, each row once.", highlight=False)
+        say(f"One table, unpartitioned, {choices.rows:,} orders: {table}", console)
+        say(f"For {choices.seconds:g} s orders arrive; the streams {' and '.join(Sales.streams)} merge them, each row once.", console)
         right = _contest(streams, choices.seconds, console)
         what_next(table, work.with_suffix(".html"), console, remains=bool(choices.path or choices.keep), by_row=True)
         return right
@@ -53,17 +55,10 @@ def _contest(streams: Streams, seconds: float, console: Console) -> bool:
         for query in queries:
             query.stop()
     console.print(board.table())
-    wrong = streams.differences()
-    rows, batches = len(streams.expected()), sum(streams.arrived.values())
-    if wrong:
-        console.print(f"[bold red]The table is wrong[/]: {wrong:,} of {rows:,} rows differ from the sum of all orders that arrived.", highlight=False)
-        return False
-    console.print(
-        f"[bold green]Exact[/]: the final table, {rows:,} rows, is the sum of the orders that it began with and of all {batches:,} batches that arrived; no stream failed.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return True
+    expected = streams.expected()
+    problems = replay.differences(expected, pl.DataFrame(rowlock.to_arrow(streams.path)), Sales.key)
+    right = f"the final table, {len(expected):,} rows, is the sum of the orders that it began with and of all {sum(streams.arrived.values()):,} batches that arrived; no stream failed."
+    return verdict(problems, wrong="it differs from the sum of all orders that arrived.", right=right, console=console)
 
 
 class Streams:
@@ -103,17 +98,8 @@ class Streams:
             added = {"quantity": "t.quantity + s.quantity", "amount": "t.amount + s.amount", "updated_at": "greatest(t.updated_at, s.updated_at)"}
             with table.alias("t").transaction(app_id=f"sales-{name}", app_version=number) as step:  # a batch that runs again after a crash counts once
                 step.merge(new.alias("s"), "t.order_id = s.order_id").whenMatchedUpdate(set=added).whenNotMatchedInsertAll().execute()
-            receipt = step.receipt
-            assert receipt is not None
-            score.take(
-                {
-                    "event": "commit",
-                    "version": receipt.version,
-                    "rounds": receipt.rounds,
-                    "rows_rebased": receipt.rows_rebased,
-                    "seconds": clock.monotonic_s() - began,
-                }
-            )
+            assert step.receipt is not None
+            score.take(commit_event(step.receipt.version, [step.receipt], began))
 
         return merge
 
@@ -121,14 +107,3 @@ class Streams:
         """The rows that the table must have."""
         batches = [self.sales.batch(name, number) for name, count in self.arrived.items() for number in range(count)]
         return pl.concat([self.initial, *batches]).group_by(_OF_AN_ORDER).agg(pl.col("quantity").sum(), pl.col("amount").sum(), pl.col("updated_at").max())
-
-    def differences(self) -> int:
-        """How many rows of the table are missing, wrong or too many."""
-        actual = pl.DataFrame(rowlock.to_arrow(self.path))
-        expected = self.expected().select(actual.columns).cast(actual.schema)
-        both = pl.concat([actual, expected]).group_by(actual.columns).len()
-        return (
-            both.filter(pl.col("len") != 2).height
-            if actual.height == expected.height
-            else abs(actual.height - expected.height) + both.filter(pl.col("len") != 2).height
-        )

@@ -7,14 +7,13 @@ Whatever it was doing, for each product what is in stock and what is ordered mus
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import subprocess
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,10 @@ from rich.console import Console
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.advice.history import writer_of
-from rowlock.cli.demo.run import Choices, generated
-from rowlock.cli.demo.scoreboard import Score, Scoreboard
-from rowlock.exceptions import RowlockError
+from rowlock.cli.app import say
+from rowlock.cli.demo.run import Choices, Crew, Writer, work_folder
+from rowlock.cli.demo.scoreboard import Score, Scoreboard, commit_event, verdict
+from rowlock.cli.demo.worker import channel
 from rowlock.maintenance.settle import settled_as
 from rowlock.protocol.prepared import Prepared
 from rowlock.storage.open import open_store
@@ -41,24 +41,23 @@ _TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "t
 
 def run(choices: Choices, console: Console) -> bool:
     """Runs the demo; returns whether the tables are right.  Raises InvalidInput, before anything is written, for options that do not go with it."""
-    with generated(choices, "--together sells generated products") as work:
+    with work_folder(choices, "--together sells generated products") as work:
         shop = Shop(choices.path or work / "shop")
         with console.status("Starting two Spark sessions ..."):
             shop.make()
-            cashier = Cashier(shop.folder, work / "cashier.log")
+            crew = Crew(lambda events: [Writer("a process", work / "cashier.log", events, "rowlock.cli.demo.together", shop.folder)])
             try:
-                spark = rowlock.spark(cores=2, memory_mb=1024)
-                told = [event["order"] for event in itertools.islice(shop.sales(spark, "the first"), 2)]  # the first statements of a session take seconds
+                spark, first = rowlock.spark(cores=2, memory_mb=1024), Score("the first")
+                for event in itertools.islice(shop.sales(spark, first.name), 2):  # the first statements of a session take seconds
+                    first.take(event)
                 shop.wrong(spark)
-                cashier.wait_until_it_sells()
+                crew.until_all("commit", within_s=STARTS_WITHIN_S)
             except BaseException:
-                cashier.kill()
+                crew.dismiss()
                 raise
-        console.print(f"Two tables, {shop.orders} and {shop.stock}: each sale changes both, or neither.", highlight=False, soft_wrap=True)
-        console.print(
-            f"For {choices.seconds:g} s two threads and a process sell; a reader adds both tables up; half-way the process is killed.", highlight=False
-        )
-        return _contest(shop, spark, cashier, told, choices.seconds, console)
+        say(f"Two tables, {shop.orders} and {shop.stock}: each sale changes both, or neither.", console)
+        say(f"For {choices.seconds:g} s two threads and a process sell; a reader adds both tables up; half-way the process is killed.", console)
+        return _contest(shop, spark, crew, first, choices.seconds, console)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +92,8 @@ class Shop:
             with rowlock.transaction([orders, stock]) as txn:
                 txn[stock].update(f"sku = {sku}", {"n": f"n - {n}"})
                 txn[orders].append(spark.createDataFrame([(order, sku, n)], "order_id string, sku int, n long"))
-            receipt = txn.receipt
-            assert receipt is not None
-            met = receipt.tables.values()
-            counts = {"rounds": sum(r.rounds for r in met), "rows_rebased": sum(r.rows_rebased for r in met), "seconds": clock.monotonic_s() - began}
-            yield {"event": "commit", "order": order, "version": receipt.versions[self.stock], **counts}
+            assert txn.receipt is not None
+            yield commit_event(txn.receipt.versions[self.stock], txn.receipt.tables.values(), began, order=order)
 
     def wrong(self, spark: Any) -> int:
         """For how many products stock and orders do not add up, both read at one instant."""
@@ -107,53 +103,13 @@ class Shop:
         return sum(n != EACH for n in sums) + abs(len(sums) - PRODUCTS)
 
 
-class Cashier:
-    """The process that sells until it is killed; what it was told is committed arrives in `told`."""
-
-    def __init__(self, folder: Path, log: Path) -> None:
-        self.score, self.told = Score("a process"), list[str]()
-        self._log = log
-        command = [sys.executable, "-m", "rowlock.cli.demo.together", str(folder)]
-        with log.open("w") as errors:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            if line.endswith("\n"):
-                event = json.loads(line)
-                self.told.append(event["order"])
-                self.score.take(event)
-
-    @property
-    def pid(self) -> int:
-        """The number of the process."""
-        return self._process.pid
-
-    def wait_until_it_sells(self) -> None:
-        """Waits for its first sale.  Raises RowlockError where it ends before, or takes too long."""
-        end = clock.monotonic_s() + STARTS_WITHIN_S
-        while not self.told:
-            if self._process.poll() is not None or clock.monotonic_s() > end:
-                raise RowlockError(f"The process that sells did not begin. Its log: {self._log}")
-            clock.sleep(0.1)
-
-    def kill(self) -> None:
-        """Kills it, and waits until all that it has said is taken."""
-        self._process.kill()
-        self._process.wait()
-        self._listener.join(10)
-
-
-def _contest(shop: Shop, spark: Any, cashier: Cashier, told: list[str], seconds: float, console: Console) -> bool:
-    stop, wrong, errors = threading.Event(), list[int](), list[BaseException]()
-    scores = [Score("thread 1"), Score("thread 2")]
+def _contest(shop: Shop, spark: Any, crew: Crew, first: Score, seconds: float, console: Console) -> bool:
+    stop, wrong, left, errors = threading.Event(), list[int](), list[Prepared](), list[BaseException]()
+    scores, state, cashier = [Score("thread 1"), Score("thread 2")], state_of(open_store(shop.orders)), crew.writers["a process"]
+    board = Scoreboard(console, [*scores, *crew.scores], seconds)
 
     def sell(score: Score) -> None:
         for event in shop.sales(spark, score.name):
-            told.append(event["order"])
             score.take(event)
             if stop.is_set():
                 return
@@ -162,56 +118,56 @@ def _contest(shop: Shop, spark: Any, cashier: Cashier, told: list[str], seconds:
         while not stop.is_set():
             wrong.append(shop.wrong(spark))
 
-    def guarded(work: Callable[[], None]) -> threading.Thread:
-        def call() -> None:
-            try:
-                work()
-            except BaseException as e:  # noqa: BLE001 - raised again by the thread that waits
-                errors.append(e)
-                stop.set()
+    def kill() -> None:
+        stop.wait(seconds / 2)
+        left.extend(_killed(cashier.process, state))
+        crew.until_all("gone", within_s=FINDS_WITHIN_S)
+        stop.wait(seconds / 2)
 
-        thread = threading.Thread(target=call, daemon=True)
-        thread.start()
-        return thread
+    def until_one_ends(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as e:  # noqa: BLE001 - raised again by the thread that waits
+            errors.append(e)
+        finally:
+            stop.set()
 
-    state, left = state_of(open_store(shop.orders)), None
-    board = Scoreboard(console, [*scores, cashier.score], seconds)
-    workers = [guarded(lambda score=score: sell(score)) for score in scores] + [guarded(read)]  # type: ignore[misc]
+    calls = [kill, read, *(partial(sell, score) for score in scores)]
+    workers = [threading.Thread(target=until_one_ends, args=(call,), daemon=True) for call in calls]
     try:
         with board.running():
-            began = clock.monotonic_s()
-            while clock.monotonic_s() - began < seconds and not stop.is_set():
+            for worker in workers:
+                worker.start()
+            while not stop.wait(0.25):
                 board.refresh()
-                if left is None and clock.monotonic_s() - began > seconds / 2:
-                    left = _killed(cashier, state)
-                clock.sleep(0.25)
-            stop.set()
             for worker in workers:
                 worker.join()
     finally:
         stop.set()
-        cashier.kill()
+        crew.dismiss()
     if errors:
         raise errors[0]
     console.print(board.table())
-    return _verdict(shop, spark, [*told, *cashier.told], wrong, _fate(state, left or []), console)
+    told = [record["order"] for score in (first, *scores, *crew.scores) for record in score.records]
+    return _verdict(shop, spark, told, wrong, _fate(state, left), console)
 
 
-def _killed(cashier: Cashier, state: SharedState) -> list[Prepared]:
+def _killed(process: subprocess.Popen[str], state: SharedState) -> list[Prepared]:
     """Kills the process when a sale of it is prepared in the table of orders; what of it is open there after its death."""
     end = clock.monotonic_s() + FINDS_WITHIN_S
-    while clock.monotonic_s() < end and not _of(cashier, state):
+    while clock.monotonic_s() < end and not _of(process, state):
         clock.sleep(0.005)
-    cashier.kill()
-    return _of(cashier, state)
+    process.kill()
+    process.wait()
+    return _of(process, state)
 
 
-def _of(cashier: Cashier, state: SharedState) -> list[Prepared]:
+def _of(process: subprocess.Popen[str], state: SharedState) -> list[Prepared]:
     """What the process has prepared and is open."""
     found = open_in(state, state.look())
     by = None if found is None else state.log.read_commit(found.version)
     where = "" if by is None or by.info is None else writer_of(by.info.raw).where or ""
-    return [found] if found is not None and f"process {cashier.pid}" in where else []
+    return [found] if found is not None and f"process {process.pid}" in where else []
 
 
 def _fate(state: SharedState, left: list[Prepared]) -> str:
@@ -226,28 +182,21 @@ def _fate(state: SharedState, left: list[Prepared]) -> str:
 def _verdict(shop: Shop, spark: Any, told: list[str], wrong: list[int], fate: str, console: Console) -> bool:
     found = rowlock.to_arrow(shop.orders).column("order_id").to_pylist()
     lost, twice = set(told) - set(found), len(found) - len(set(found))
-    problems = {"products do not add up at the end": shop.wrong(spark), "instants that the reader saw were wrong": sum(map(bool, wrong))}
-    problems |= {"acknowledged sales are lost": len(lost), "orders are there twice": twice}
-    if any(problems.values()):
-        console.print("[bold red]The tables are wrong[/]: " + ", ".join(f"{n:,} {what}" for what, n in problems.items() if n) + ".", highlight=False)
-        return False
-    console.print(
-        f"[bold green]Exact[/]: all {len(told):,} acknowledged sales are in both tables, once, and {len(found) - len(told):,} more that the killed process was not told of; "
-        f"stock and orders added up at each of the {len(wrong):,} instants that the reader saw.",
-        highlight=False,
-        soft_wrap=True,
+    counts = {"products do not add up at the end": shop.wrong(spark), "instants that the reader saw were wrong": sum(map(bool, wrong))}
+    counts |= {"acknowledged sales are lost": len(lost), "orders are there twice": twice}
+    right = (
+        f"all {len(told):,} acknowledged sales are in both tables, once, and {len(found) - len(told):,} more that the killed process was not told of; "
+        f"stock and orders added up at each of the {len(wrong):,} instants that the reader saw.\nWhen the process was killed, {fate}."
     )
-    console.print(f"When the process was killed, {fate}.", highlight=False, soft_wrap=True)
-    return True
+    problems = [f"{n:,} {what}" for what, n in counts.items() if n]
+    return verdict(problems, wrong="orders and stock do not fit together.", right=right, console=console)
 
 
 def main(folder: Path) -> None:
     """Sells until it is killed; prints an event for each sale."""
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print goes to the log
+    send = channel()
     for event in Shop(folder).sales(rowlock.spark(cores=1, memory_mb=768), f"process {os.getpid()}"):
-        out.write(json.dumps(event) + "\n")
-        out.flush()
+        send(event)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import typer
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.cli.demo.load import Load, merge_condition, open_load
+from rowlock.cli.demo.scoreboard import commit_event
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.schema import quote
 
@@ -40,7 +41,7 @@ class Statement:
 
 def main(table: str, work: str, role: str, name: str, seconds: float, cores: int = 1, memory_mb: int = 768) -> None:
     """Runs one writer.  `role` is merge, delete or optimize; the name of a merging writer is its stream's."""
-    send = _channel()
+    send = channel()
     try:
         spark = rowlock.spark(cores=cores, memory_mb=memory_mb)
         load = open_load(Path(work))
@@ -110,24 +111,12 @@ def write(t: DeltaTable, todo: Iterator[Statement], seconds: float, send: Callab
                 send({"event": "conflict", "again": again, "error": type(error).__name__})
                 if not again:
                     return
-        send({"event": "commit", **statement.record, **_account(t), "seconds": clock.monotonic_s() - began})
+        assert t.lastReceipt is not None
+        send(commit_event(t.lastReceipt.version, [t.lastReceipt], began, **statement.record))
         clock.sleep(max(0.0, min(statement.pause_s, end - clock.monotonic_s())))
 
 
-def _account(t: DeltaTable) -> dict[str, Any]:
-    receipt = t.lastReceipt
-    if receipt is None:
-        raise RuntimeError("a statement ended without a receipt")
-    return {
-        "version": receipt.version,
-        "txn_id": receipt.txn_id,
-        "rounds": receipt.rounds,
-        "rows_rebased": receipt.rows_rebased,
-        "rows_dropped": receipt.rows_dropped,
-    }
-
-
-def _channel() -> Callable[[dict[str, Any]], None]:
+def channel() -> Callable[[dict[str, Any]], None]:
     """A function that sends an event on standard output; what libraries print there goes to standard error from now on."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
