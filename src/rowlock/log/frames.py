@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowlock.protocol import paths
+from rowlock.protocol import arrays, paths
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor
+from rowlock.protocol.intervals import FALSE
 
 MAP = pa.map_(pa.string(), pa.string())
 FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
@@ -87,7 +88,7 @@ def _values(column: pa.Array) -> Iterable[Any]:
 
 def _dicts(column: pa.MapArray) -> Iterator[dict[str, str | None] | None]:
     """The maps as dicts; of a duplicate key the last value."""
-    offsets = column.offsets.to_numpy()
+    offsets = arrays.to_numpy(column.offsets)
     first = int(offsets[0])
     entries = list(zip(column.keys[first : offsets[-1]].to_pylist(), column.items[first : offsets[-1]].to_pylist(), strict=True))
     for valid, start, end in zip(column.is_valid().to_pylist(), (offsets[:-1] - first).tolist(), (offsets[1:] - first).tolist(), strict=True):
@@ -131,7 +132,7 @@ def with_columns(frame: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.R
 
 def rows_at(mask: Any) -> np.ndarray[Any, Any]:
     """The row numbers at which an Arrow mask is true."""
-    return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+    return np.flatnonzero(arrays.to_numpy(pc.fill_null(mask, FALSE)))
 
 
 def _pick(struct: pa.StructArray, fields: Sequence[tuple[str, str, pa.DataType]]) -> dict[str, pa.Array]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rowlock.limits import limits
 from rowlock.log import frames, pruning
 from rowlock.log.pruning import QuickBounds
+from rowlock.protocol import arrays
 from rowlock.protocol.actions import AddFile, FileKey
 from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.schema import StructType
@@ -41,7 +42,7 @@ class _Base:
 
     def rows_of(self, paths: Sequence[str]) -> npt.NDArray[np.intp]:
         """The row numbers of those of the paths that are in the frame, in no particular order."""
-        wanted, path = pa.array(paths, pa.string()), self.frame.column("path")
+        wanted, path = arrays.of_values(paths, pa.string()), self.frame.column("path")
         if self._order is None and self._scans < _SCANS:
             self._scans += 1
             return frames.rows_at(pc.is_in(path, value_set=wanted))
@@ -53,7 +54,7 @@ class _Base:
         left, right = np.searchsorted(self._hashes, keys, "left"), np.searchsorted(self._hashes, keys, "right")
         candidates = [int(self._order[at]) for i in np.flatnonzero(right > left) for at in range(left[i], right[i])]
         rows = np.unique(np.array(candidates, dtype=np.intp))
-        matching: npt.NDArray[np.intp] = rows[frames.rows_at(pc.is_in(path.take(pa.array(rows)), value_set=wanted))]
+        matching: npt.NDArray[np.intp] = rows[frames.rows_at(pc.is_in(path.take(arrays.of_numpy(rows)), value_set=wanted))]
         return matching
 
 
@@ -111,7 +112,7 @@ class LiveFiles:
         if missing:
             for base, mask in zip(self._bases, self._masks, strict=True):
                 rows = base.rows_of(missing)
-                for add in frames.to_adds(base.frame.take(pa.array(rows[mask[rows]]))):
+                for add in frames.to_adds(base.frame.take(arrays.of_numpy(rows[mask[rows]]))):
                     live[add.path] = add
         return live
 
@@ -124,7 +125,7 @@ class LiveFiles:
     def live_frames(self) -> Iterator[pa.RecordBatch]:
         """The live files in frames; the others are in `recent`."""
         for base, mask in zip(self._bases, self._masks, strict=True):
-            yield base.frame if mask.all() else base.frame.filter(pa.array(mask))
+            yield base.frame if mask.all() else base.frame.filter(arrays.of_numpy(mask))
 
     @property
     def recent(self) -> Mapping[str, AddFile]:
@@ -156,7 +157,7 @@ class LiveFiles:
         for base, mask in zip(self._bases, self._masks, strict=True):
             alive = int(mask.sum())
             if alive < 4 * len(self._overlay) or alive * 2 < len(mask):
-                fresh.append(base.frame.filter(pa.array(mask)))
+                fresh.append(base.frame.filter(arrays.of_numpy(mask)))
             else:
                 bases.append(base)
                 masks.append(mask)
@@ -174,8 +175,8 @@ class LiveFiles:
         pruner = pruning.FilePruner(predicate, schema, partition_columns, timezone)
         out: list[AddFile] = []
         for base, mask in zip(self._bases, self._masks, strict=True):
-            left = base.frame.filter(pa.array(mask & pruner.match_bounds(base.bounds, base.frame.num_rows)))
-            out += pruner.matching(list(frames.to_adds(left.filter(pa.array(pruner.match_partitions(left))))))
+            left = base.frame.filter(arrays.of_numpy(mask & pruner.match_bounds(base.bounds, base.frame.num_rows)))
+            out += pruner.matching(list(frames.to_adds(left.filter(arrays.of_numpy(pruner.match_partitions(left))))))
         return out + pruner.matching(list(self._overlay.values()))
 
 

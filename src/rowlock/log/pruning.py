@@ -15,13 +15,15 @@ import pyarrow.compute as pc
 
 from rowlock.exceptions import CorruptLog
 from rowlock.log.struct_stats import days, json_columns
-from rowlock.protocol import partition_values
+from rowlock.protocol import arrays, partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.bounds import ABOVE_ALL_STRINGS, REPLACEMENT_CHARACTER, TRUNCATION_MARKS, bounds_in_files
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
 from rowlock.protocol.intervals import TRUE, Interval, of_bounds
 from rowlock.protocol.predicates import Predicate, columns_of
 from rowlock.protocol.schema import INTEGER_BITS, ColumnPath, PrimitiveType, StructField, StructType
+
+_FIRST = arrays.scalar(0, pa.int64())
 
 
 class QuickBounds:
@@ -59,8 +61,9 @@ class QuickBounds:
         if name == "date":
             return days(low), days(high)
         if name == "string":
-            low, high = (pc.list_element(pc.split_pattern(side, REPLACEMENT_CHARACTER, max_splits=1), 0) for side in (low, high))
-            high = pc.max_element_wise(*(pc.binary_join_element_wise(h, ABOVE_ALL_STRINGS, "") for h in (pc.utf8_rtrim(high, TRUNCATION_MARKS), high)))
+            low, high = (pc.list_element(pc.split_pattern(side, REPLACEMENT_CHARACTER, max_splits=1), _FIRST) for side in (low, high))
+            above = arrays.scalar(ABOVE_ALL_STRINGS), arrays.scalar("")
+            high = pc.max_element_wise(*(pc.binary_join_element_wise(h, *above) for h in (pc.utf8_rtrim(high, TRUNCATION_MARKS), high)))
         return low, high
 
 
@@ -130,11 +133,11 @@ class FilePruner:
         fields = self._read_partitions
         if not fields or not frame.num_rows:
             return np.ones(frame.num_rows, dtype=np.bool_)
-        columns = [pc.map_lookup(frame.column("partition_values"), pa.scalar(f.physical_name), "all") for f in fields]  # null where the log has no value
+        columns = [pc.map_lookup(frame.column("partition_values"), arrays.scalar(f.physical_name), "all") for f in fields]  # null where the log has no value
         numbers = np.zeros(frame.num_rows, np.int64)
         for column in columns:
-            codes = pc.dictionary_encode(pc.list_element(column, 0), null_encoding="encode").indices.to_numpy().astype(np.int64) * 2
-            codes += column.is_valid().to_numpy(zero_copy_only=False)
+            codes = arrays.to_numpy(pc.dictionary_encode(pc.list_element(column, _FIRST), null_encoding="encode").indices).astype(np.int64) * 2
+            codes += arrays.to_numpy(column.is_valid())
             numbers = np.unique(numbers * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
         _, first, each = np.unique(numbers, return_index=True, return_inverse=True)
         rows = [[c[int(at)].as_py() for c in columns] for at in first]

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from rowlock.exceptions import CorruptLog
-from rowlock.protocol import partition_values
+from rowlock.protocol import arrays, partition_values
 from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.intervals import FALSE
 from rowlock.protocol.schema import ColumnPath, DataType, StructField
 from rowlock.protocol.statistics import has_bounds
 
@@ -59,8 +60,9 @@ def structs(texts: pa.Array, type_: pa.StructType) -> pa.Array | None:
 def json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
     """These columns of JSON objects, one a row, null where a text is no object; None if one holds more than that.  Raises ArrowException if one has another form."""
     wide = pa.large_string()  # line breaks may take the texts beyond 2 GiB
-    objects = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, r"^\s*\{"), False), texts, "{}")  # a first row `null` ends the process in pyarrow 26
-    lines = pc.binary_join_element_wise(objects.cast(wide), pa.scalar("", wide), pa.scalar("\n", wide))
+    if not pc.all(pc.starts_with(texts, "{"), skip_nulls=False).as_py():  # a first row `null` ends the process in pyarrow 26
+        texts = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, r"^\s*\{"), FALSE), texts, arrays.scalar("{}"))
+    lines = pc.binary_join_element_wise(texts.cast(wide), *(arrays.scalar(text).cast(wide) for text in ("", "\n")))
     body = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
     options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
@@ -97,14 +99,14 @@ def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:
 def days(texts: pa.Array) -> pa.Array:
     """Days in ISO's form as numbers; null for others."""
     plain = pc.match_substring_regex(texts, r"^\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])$")
-    return pc.if_else(plain, texts, pa.scalar(None, pa.string())).cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+    return pc.if_else(plain, texts, arrays.scalar(None)).cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
 
 
 def partition_structs(values: pa.MapArray, columns: Sequence[StructField]) -> pa.Array | None:
     """The partition values of files as structs of typed values; None where a text is no value of its type, or the session's time zone would decide which."""
     typed = []
     for f in columns:
-        texts = pc.map_lookup(values, pa.scalar(f.physical_name), "first").dictionary_encode()
+        texts = pc.map_lookup(values, arrays.scalar(f.physical_name), "first").dictionary_encode()
         try:
             held = [partition_values.parse_stored(text, f.type) for text in texts.dictionary.to_pylist()]
             typed.append(pa.array(held, to_arrow_type(f.type)).take(texts.indices))

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowlock.protocol import arrays
 from rowlock.protocol.functions import FUNCTIONS, cast
-from rowlock.protocol.intervals import LONG, MAYBE, Interval, all_of, any_of, constant, literal, may_be_in, may_be_like, may_compare
+from rowlock.protocol.intervals import LONG, MAYBE, TRUE, Interval, all_of, any_of, constant, literal, may_be_in, may_be_like, may_compare
 from rowlock.protocol.predicates import And, Call, Column, Compare, In, IsNull, Like, Literal, Not, Or, Predicate, Unknown, Value, normal
 from rowlock.protocol.schema import ColumnPath
 
@@ -54,11 +55,7 @@ def as_mask(found: Any, size: int) -> Mask:
     """An answer of `may_hold` as a mask of so many places; what is unknown may be true."""
     if isinstance(found, pa.Scalar):
         return np.full(size, found.as_py() is not False)
-    if not size:
-        return np.zeros(0, np.bool_)
-    found = pc.fill_null(found, True) if found.null_count else found
-    bits = np.unpackbits(np.frombuffer(found.buffers()[1], np.uint8), bitorder="little")
-    return bits[found.offset : found.offset + size].view(np.bool_)
+    return arrays.to_numpy(pc.fill_null(found, TRUE) if found.null_count else found)
 
 
 def is_understood(leaf: Predicate, places: Places) -> bool:

@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowlock.protocol import arrays
 from rowlock.protocol.bounds import Bounds, comparable
 from rowlock.protocol.schema import INTEGER_BITS, DataType, DecimalType, PrimitiveType
 
-TRUE, FALSE, MAYBE = pa.Array.from_buffers(pa.bool_(), 3, [pa.py_buffer(b"\x03"), pa.py_buffer(b"\x01")])  # pa.scalar imports pandas
+TRUE, FALSE, MAYBE = arrays.of_values([True, False, None], pa.bool_())
 LONG, INTEGER, STRING, DOUBLE, DATE = (PrimitiveType(n) for n in ("long", "integer", "string", "double", "date"))
 _NOTHING = pa.nulls(1)[0]
-_NAN = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(np.float64("nan").tobytes())])[0]
+_NAN = arrays.scalar(math.nan, pa.float64())
 _WIDE = pa.decimal256(76, 38)
 """Holds every decimal of Spark's, whatever its scale."""
 LOWEST_DAY, HIGHEST_DAY = -719_162, 2_932_896
@@ -116,8 +117,8 @@ def constant(value: Any, type_: DataType) -> Interval | None:
 @functools.lru_cache(4096, typed=True)
 def _constant(value: Any, type_: DataType) -> Interval | None:
     try:
-        data = pa.scalar(_stored(value, type_), _stored_type(type_))
-    except (pa.ArrowException, OverflowError, ValueError):
+        data = arrays.scalar(_stored(value, type_), _stored_type(type_))
+    except (ArithmeticError, TypeError, ValueError):
         return None
     return Interval(type_, data, data, TRUE if value is None else FALSE, FALSE if value is None else TRUE)
 
@@ -138,13 +139,13 @@ def of_bounds(bounds: Sequence[Bounds]) -> Interval | None:
         return None
     type_, low, high = bounds[0].type, _NOTHING, _NOTHING
     if kind_of(type_):
-        low, high = (pa.array([_stored_bound(b.high if up else b.low, type_, up=up) for b in bounds], _stored_type(type_)) for up in (False, True))
+        low, high = (arrays.of_values([_stored_bound(b.high if up else b.low, type_, up=up) for b in bounds], _stored_type(type_)) for up in (False, True))
     null, some = _flags([b.may_be_null for b in bounds]), _flags([b.may_be_non_null for b in bounds])
     return Interval(type_, low, high, null, some, any(b.may_be_nan for b in bounds))
 
 
 def _flags(flags: list[bool]) -> Any:
-    return TRUE if all(flags) else pa.array(flags) if any(flags) else FALSE
+    return TRUE if all(flags) else arrays.of_values(flags, pa.bool_()) if any(flags) else FALSE
 
 
 def _stored(value: Any, type_: DataType) -> Any:
@@ -263,11 +264,11 @@ def _may_be_among(low: Any, high: Any, constants: Sequence[Any]) -> Any:
             return by_numpy(lambda x: np.isin(x, sought), pa.bool_(), low)
         return by_numpy(lambda x, y: np.searchsorted(sought, x) < np.searchsorted(sought, y, "right"), pa.bool_(), low, high)
     if low is high:
-        return pc.if_else(pc.is_valid(low), pc.is_in(low, value_set=pa.array(wanted, low.type)), MAYBE)
+        return pc.if_else(pc.is_valid(low), pc.is_in(low, value_set=arrays.of_values(wanted, low.type)), MAYBE)
     if isinstance(low, pa.Scalar):
         return MAYBE
     ends = zip(low.to_pylist(), high.to_pylist(), strict=True)
-    return pa.array([None if x is None or y is None else bisect_left(wanted, x) < bisect_right(wanted, y) for x, y in ends], pa.bool_())
+    return arrays.of_values([None if x is None or y is None else bisect_left(wanted, x) < bisect_right(wanted, y) for x, y in ends], pa.bool_())
 
 
 def may_be_like(a: Interval, start: str, inside: Sequence[str], end: str, *, outcome: bool, exact: bool) -> Any:
@@ -278,8 +279,8 @@ def may_be_like(a: Interval, start: str, inside: Sequence[str], end: str, *, out
     if a.low is a.high:
         found = [test(a.low, piece) for test, piece in ((pc.starts_with, start), (pc.ends_with, end), *((pc.match_substring, p) for p in inside)) if piece]
     elif start:
-        prefix = start.encode()
-        low, high = (pc.binary_slice(pc.cast(x, pa.binary()), 0, len(prefix)) for x in (a.low, a.high))
+        prefix = arrays.scalar(start.encode(), pa.binary())
+        low, high = (pc.binary_slice(pc.cast(x, pa.binary()), 0, len(start.encode())) for x in (a.low, a.high))
         found = [pc.less_equal(low, prefix), pc.greater_equal(high, prefix)]
     if outcome:
         return all_of((a.some, *found, TRUE if exact else MAYBE))
@@ -289,30 +290,18 @@ def may_be_like(a: Interval, start: str, inside: Sequence[str], end: str, *, out
 def by_numpy(compute: Callable[..., Any], type_: pa.DataType, *args: Any) -> Any:
     """A function of numbers that Arrow has not, null where one of them is null."""
     if any(isinstance(a, pa.Scalar) and not a.is_valid for a in args):
-        return pa.scalar(None, type_)
+        return arrays.scalar(None, type_)
     with np.errstate(all="ignore"):
-        data = compute(*map(_numbers, args))
+        data = compute(*(np.asarray(a.as_py()) if isinstance(a, pa.Scalar) else arrays.to_numpy(a) for a in args))
     if all(isinstance(a, pa.Scalar) for a in args):
-        return pa.scalar(data.item(), type_)
+        return arrays.scalar(data.item(), type_)
     valid = all_of([pc.is_valid(a) for a in args if isinstance(a, pa.Array) and a.null_count])
-    if data.dtype != np.bool_:
-        found = pa.array(data, type_)
-    else:  # quicker than Arrow's own packing
-        found = pa.Array.from_buffers(type_, len(data), [None, pa.py_buffer(np.packbits(data, bitorder="little"))])
-    return found if valid is TRUE else pc.if_else(valid, found, pa.scalar(None, type_))
-
-
-def _numbers(data: Any) -> Any:
-    """The numbers of an array as they lie in it, any number for a null; a scalar as an array of no dimension."""
-    if isinstance(data, pa.Scalar):
-        return np.asarray(data.as_py())
-    return (
-        np.frombuffer(data.buffers()[1], np.float64 if pa.types.is_floating(data.type) else np.int64)[data.offset :][: len(data)] if len(data) else np.zeros(0)
-    )
+    found = arrays.of_numpy(data)
+    return found if valid is TRUE else pc.if_else(valid, found, arrays.scalar(None, type_))
 
 
 def point(a: Interval) -> Any:
     """The value of each place that has one value, null for the others."""
     if a.low is a.high and not a.nan:
         return a.low
-    return pc.if_else(FALSE if a.nan else pc.equal(a.low, a.high), a.low, pa.scalar(None, a.low.type))
+    return pc.if_else(FALSE if a.nan else pc.equal(a.low, a.high), a.low, arrays.scalar(None, a.low.type))
