@@ -122,13 +122,10 @@ def advise(history: History) -> Advice:
     current = _lock_in_use(history, measured) if named == "auto" else _as_lock(named)
     policy, granularity = _policy_reason(history), _granularity_reason(history)
     lock = _cheapest_lock(measured if policy is None else _under_repair(measured, policy), current)
-    settings: dict[str, str] = {}
-    if lock != (named if named in KNOBS["rowlock.lock"] else "none") and named != "auto":
-        settings["rowlock.lock"] = lock
-    if policy is not None:
-        settings["rowlock.onConflict"] = "repair"
-    if granularity is not None:
-        settings["rowlock.granularity"] = "row"
+    has = named if named in KNOBS["rowlock.lock"] else "none"
+    wanted = {"rowlock.lock": lock if named != "auto" and lock != has else None, "rowlock.onConflict": "repair" if policy else None}
+    wanted["rowlock.granularity"] = "row" if granularity else None
+    settings = {name: value for name, value in wanted.items() if value is not None}
     options = list(_options(history, measured))
     clustering, statements = _clustering_reason(history)
     reasons = [
@@ -161,64 +158,51 @@ def set_properties(settings: Mapping[str, str], table: str) -> str:
 
 
 def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
-    figures: dict[str, float | int | str] = {"changes": measured.changes, "appends": measured.appends, "failed": measured.failed, "rounds": measured.rounds}
-    figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in measured.expected().items()} | {
-        "lost_s": round(measured.lost_s, 4),
-        "wait_s": round(measured.wait_s, 4),
-        "beside": round(measured.beside, 2),
-    }
+    figures: dict[str, float | int | str] = {name: getattr(measured, name) for name in ("changes", "appends", "failed", "rounds")}
+    figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in measured.expected().items()}
+    figures |= {name: round(getattr(measured, name), 4) for name in ("lost_s", "wait_s", "queued_s")} | {"beside": round(measured.beside, 2)}
+    return Reason("lock", _lock_text(measured, lock, current, ranked), figures)
+
+
+def _lock_text(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> str:
+    """Why this lock; empty where there is too little evidence."""
     if not measured.changes and not measured.failed:
-        text = (
-            f"All {display.count(measured.appends, 'commit')} only add rows: appends never conflict, and need no lock."
-            if measured.appends
-            else "No commit changed a row yet."
-        )
-        return Reason("lock", text, figures)
+        appends = f"All {display.count(measured.appends, 'commit')} only add rows: appends never conflict, and need no lock."
+        return appends if measured.appends else "No commit changed a row yet."
     if measured.changes + measured.failed < ENOUGH:
-        return Reason("lock", "", figures)
-    lost, wait = _duration(measured.lost_s), _duration(measured.wait_s)
-    if lock == "none" and measured.lost_s <= WORTH_IT * (measured.service_s or 0):
-        return Reason(
-            "lock",
-            f"A change takes {_duration(measured.service_s or 0)}, and loses {lost} of work to commits of others: too little for a lock. Waiting for one would take {wait} each.",
-            figures,
-        )
+        return ""
+    service, lost, wait = measured.service_s or 0.0, _duration(measured.lost_s), _duration(measured.wait_s)
+    if lock == "none" and measured.lost_s <= WORTH_IT * service:
+        return f"A change takes {_duration(service)}, and loses {lost} of work to commits of others: too little for a lock. Waiting for one would take {wait} each."
+    if lock != "none" and lock == current and measured.queued_s > QUEUE * service:
+        return f"Writers queue for the lock, {_duration(measured.queued_s)} each: it remains, for it hides the conflicts that it prevents."
     vain = f"On average a change loses {lost} of work to commits of others: {_duration(measured.repair_s)} in repairs, {_duration(measured.thrown_s)} in tries thrown away"
     counted = "Lost work counts twice against waiting, since it also keeps machines busy."
     if lock == "none":
-        return Reason("lock", f"{vain}. With a lock it would wait {wait} for the {measured.beside:.1f} changes at the same time. {counted}", figures)
-    if measured.queued_s > QUEUE * (measured.service_s or 0) and lock == current:
-        return Reason(
-            "lock",
-            f"Writers queue for the lock, {_duration(measured.queued_s)} each: it remains, for it hides the conflicts that it prevents.",
-            figures | {"queued_s": round(measured.queued_s, 4)},
-        )
+        return f"{vain}. With a lock it would wait {wait} for the {measured.beside:.1f} changes at the same time. {counted}"
     if lock == "partition":
-        return Reason(
-            "lock",
-            f"{vain}. With a lock it would wait {_duration(measured.partition_s or 0)} for writers of the same partition, {wait} for all writers. {counted}",
-            figures,
-        )
+        partition = _duration(measured.partition_s or 0)
+        return f"{vain}. With a lock it would wait {partition} for writers of the same partition, {wait} for all writers. {counted}"
     worst = next((p for p in ranked if p.met), None)
     pair = f" Most was lost by {worst.loser} to {worst.winner}: {worst.met} of the {worst.overlaps} times that they ran at once." if worst else ""
-    return Reason("lock", f"{vain}. With a lock it would wait {wait}. {counted}{pair}", figures)
+    return f"{vain}. With a lock it would wait {wait}. {counted}{pair}"
 
 
 def _policy_reason(history: History) -> Reason | None:
     """The reason to set `repair`, if tries were thrown away because of conflicts that a repair resolves; else None."""
     wasted = [r for r in history.failed if r.outcome == "conflict" and r.policy in ("fail", "rerun") and r.met and r.met[-1].rule in REPAIRABLE]
     present = history.properties.get("rowlock.onConflict", "repair")
-    if wasted and present in ("fail", "rerun"):
-        seconds, rows = sum(r.thrown_seconds for r in wasted), sum(r.thrown_rows for r in wasted)
-        repaired = [r for r in history.commits if r.rounds and r.rows_rebased]
-        figures: dict[str, float | int | str] = {"to": "repair", "from": present, "tries": len(wasted), "seconds": round(seconds, 3), "rows": rows}
-        price = "how long one takes on this table is not known yet: ask again after some commits"
-        if repaired:
-            figures["repair_s"] = each = sum(r.repair_s for r in repaired) / len(repaired)
-            price = f"{display.count(len(repaired), 'repair')} here took {_duration(each)} each"
-        text = f"{display.count(len(wasted), 'try', 'tries')} under {present} threw away {_duration(seconds)} and {display.count(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
-        return Reason("rowlock.onConflict", text, figures)
-    return None
+    if not wasted or present not in ("fail", "rerun"):
+        return None
+    seconds, rows = sum(r.thrown_seconds for r in wasted), sum(r.thrown_rows for r in wasted)
+    repairs = [r.repair_s for r in history.commits if r.rounds and r.rows_rebased]
+    figures: dict[str, float | int | str] = {"to": "repair", "from": present, "tries": len(wasted), "seconds": round(seconds, 3), "rows": rows}
+    price = "how long one takes on this table is not known yet: ask again after some commits"
+    if repairs:
+        figures["repair_s"] = each = sum(repairs) / len(repairs)
+        price = f"{display.count(len(repairs), 'repair')} here took {_duration(each)} each"
+    text = f"{display.count(len(wasted), 'try', 'tries')} under {present} threw away {_duration(seconds)} and {display.count(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
+    return Reason("rowlock.onConflict", text, figures)
 
 
 def _under_repair(measured: Costs, policy: Reason) -> Costs:

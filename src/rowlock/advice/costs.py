@@ -49,22 +49,18 @@ class Pair:
 
 def pairs(history: History, by: Callable[[Run], str] = attrgetter("operation")) -> list[Pair]:
     """All pairs of operations (or of the names that `by` gives to runs) that overlapped, those with the most conflicts first."""
-    overlaps: Counter[tuple[str, str]] = Counter()
-    met: Counter[tuple[str, str]] = Counter()
-    failed: Counter[tuple[str, str]] = Counter()
-    rows: Counter[tuple[str, str]] = Counter()
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for run in history.runs:
-        loser, passed = by(run), {w.version: by(w) for w in history.overlapping(run)}
+        passed = {w.version: by(w) for w in history.overlapping(run)}
         for m in run.met:
             winner = history.by_version.get(m.version) or Run(version=m.version, ended_at=m.version - 1, operation=m.operation)
-            passed.setdefault(m.version, by(winner))
-            key = loser, passed[m.version]
-            met[key] += 1
-            failed[key] += bool(m.rule) and run.failed
-            rows[key] += m.rows_gone + m.rows_born
+            name = passed.setdefault(m.version, by(winner))
+            counts[by(run), name].update(met=1, failed=int(bool(m.rule) and run.failed), rows=m.rows_gone + m.rows_born)
         for name in passed.values():
-            overlaps[loser, name] += 1
-    return sorted((Pair(*key, n, met[key], failed[key], rows[key]) for key, n in overlaps.items()), key=lambda p: (-p.met, -p.overlaps, p.loser, p.winner))
+            counts[by(run), name]["overlaps"] += 1
+    return sorted(
+        (Pair(*key, n["overlaps"], n["met"], n["failed"], n["rows"]) for key, n in counts.items()), key=lambda p: (-p.met, -p.overlaps, p.loser, p.winner)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +177,7 @@ def costs(history: History) -> Costs:
     n = max(1, len(changes))
     known = [s for r in changes if (s := r.service_s) is not None]
     thrown = thrown_away(history)
-    lost = {id(r): _own_loss(r) if r.failed else r.repair_s + thrown.get(r.txn_id or "", 0.0) for r in tries}
+    lost = {id(r): r.own_loss_s if r.failed else r.repair_s + thrown.get(r.txn_id or "", 0.0) for r in tries}
     wait_s, partition_s, beside = _waiting(history, tries, n, median(known) if known else 0.0)
     return Costs(
         changes=len(changes),
@@ -225,11 +221,6 @@ def thrown_away(history: History) -> Mapping[str, float]:
             missing = sum(t not in recorded for t in run.rerun_of)
             out[run.txn_id] = run.thrown_seconds * missing / len(run.rerun_of)
     return out
-
-
-def _own_loss(run: Run) -> float:
-    """Seconds that a failed attempt lost; 0 if the user's own code abandoned it, which is not a conflict."""
-    return 0.0 if run.outcome == "abandoned" else run.thrown_seconds
 
 
 def _waiting(history: History, tries: Sequence[Run], n: int, usual_s: float) -> tuple[float, float | None, float]:
@@ -312,7 +303,7 @@ def timeline(history: History, spans: int = 16) -> list[Span]:
 
 def _span(at_ms: int, seconds: int, runs: list[Run]) -> Span:
     commits, failed = [r for r in runs if not r.failed], [r for r in runs if r.failed]
-    lost = sum(r.repair_s for r in commits) + sum(r.thrown_seconds for r in failed if r.outcome != "abandoned")
+    lost = sum(r.repair_s for r in commits) + sum(r.own_loss_s for r in failed)
     return Span(at_ms, seconds, len(commits), sum(r.rounds > 0 for r in commits), sum(r.rounds for r in commits), len(failed), lost)
 
 
@@ -334,9 +325,9 @@ class Overwriting:
 
 def overwritings(history: History) -> list[Overwriting]:
     """All overwritings in a history, newest first."""
-    out = []
-    for run in reversed(history.commits):
-        for o in reversed(run.overwrote):
-            earlier = history.by_version.get(o.version)
-            out.append(Overwriting(o.version, earlier.operation if earlier else "?", run.version or 0, run.operation, o.outcome, o.rows, o.columns))
-    return out
+    operations = {version: run.operation for version, run in history.by_version.items()}
+    return [
+        Overwriting(o.version, operations.get(o.version, "?"), run.version or 0, run.operation, o.outcome, o.rows, o.columns)
+        for run in reversed(history.commits)
+        for o in reversed(run.overwrote)
+    ]

@@ -8,6 +8,7 @@ Pure; `advice.read_history` reads one from a store.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,10 +25,12 @@ MAX_OVERLAPPING = 200
 """The most overlapping commits that are examined for each run; the newest ones are representative."""
 _APPENDS = ("WRITE", "STREAMING UPDATE", "COPY INTO", "ADD", "RESTORE")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "TRANSACTION", "OPTIMIZE", "RESTORE", "TRUNCATE", "REORG", "COMPACT")
-_CHANGED_ROW_METRICS = ("numUpdatedRows", "numDeletedRows", "numTargetRowsUpdated", "numTargetRowsDeleted", "numTargetRowsInserted")
-_DELTA_RS_METRICS = {"num_updated_rows": "numUpdatedRows", "num_deleted_rows": "numDeletedRows", "num_target_rows_updated": "numTargetRowsUpdated",
-             "num_target_rows_deleted": "numTargetRowsDeleted", "num_target_rows_inserted": "numTargetRowsInserted", "num_copied_rows": "numCopiedRows",
-             "num_target_rows_copied": "numTargetRowsCopied", "execution_time_ms": "executionTimeMs"}  # fmt: skip
+_CHANGED_ROWS = (
+    ("numUpdatedRows", "num_updated_rows"), ("numDeletedRows", "num_deleted_rows"), ("numTargetRowsUpdated", "num_target_rows_updated"),
+    ("numTargetRowsDeleted", "num_target_rows_deleted"), ("numTargetRowsInserted", "num_target_rows_inserted"),
+)  # fmt: skip
+_COPIED_ROWS = (("numCopiedRows", "num_copied_rows"), ("numTargetRowsCopied", "num_target_rows_copied"))
+"""Metrics of rows, each by its name in Delta and by delta-rs' own."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -174,6 +177,11 @@ class Run:
         files = self.seconds.get("write", 0.0) * (self.attempts - 1) / max(1, self.attempts)
         return self.seconds.get("rebase", 0.0) + files + self.seconds.get("put", 0.0)
 
+    @property
+    def own_loss_s(self) -> float:
+        """Seconds that a failed attempt lost; 0 if the user's own code abandoned it, which is not a conflict."""
+        return 0.0 if self.outcome == "abandoned" else self.thrown_seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -241,76 +249,67 @@ class History:
 
 def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(), *, modified_ms: int | None = None) -> Run:
     """The run of a commit, from its commitInfo (any JSON value, or None) and its file actions."""
-    info = _mapping(info)
-    ours = _mapping(info.get("rowlock"))
-    parameters, metrics = _mapping(info.get("operationParameters")), {_DELTA_RS_METRICS.get(k, k): v for k, v in _mapping(info.get("operationMetrics")).items()}
-    operation = _text(info.get("operation")) or "?"
-    read_version = _count(info.get("readVersion"), None)
-    stated = [read_version, _count(ours.get("read_version"), None)]
-    begun = min((v for v in stated if v is not None and v < version), default=None)
-    at_ms = _count(info.get("inCommitTimestamp"), None) or _count(info.get("timestamp"), None) or modified_ms
-    seconds = _seconds(ours.get("seconds")) or _execution(metrics)
-    definition = touched.changes_definition or not (touched.num_removed or touched.num_added or operation.upper().startswith((*_APPENDS, *_CHANGES)))
+    info = _Fields(info)
+    ours, parameters, metrics = info.fields("rowlock"), info.fields("operationParameters"), info.fields("operationMetrics")
+    operation = info.text("operation") or "?"
+    stated = [v for fields, name in ((info, "readVersion"), (ours, "read_version")) if (v := fields.count(name)) is not None and v < version]
+    at_ms = info.count("inCommitTimestamp") or info.count("timestamp") or modified_ms
+    took_ms = metrics.count("executionTimeMs", "execution_time_ms")
+    seconds = ours.seconds() or ({} if took_ms is None else {"all": took_ms / 1000})
+    members = ours.value("members")
     return Run(
         version=version,
         ended_at=version - 1,
         operation=operation,
-        txn_id=_text(info.get("txnId")),
+        txn_id=info.text("txnId") or None,
         at_ms=at_ms,
         began_ms=_began_ms(ours, at_ms, seconds),
-        writer=writer_of(info),
-        user_metadata=_text(info.get("userMetadata")) or "",
+        writer=_writer_of(info),
+        user_metadata=info.text("userMetadata"),
         engine=_engine(info),
-        read_version=begun,
+        read_version=min(stated, default=None),
         appends=_only_appends(info, operation, parameters, touched),
         moves=bool(touched.num_removed or touched.num_added) and not touched.changes_data and not touched.changes_definition,
-        definition=definition,
-        rows_changed=sum(_count(metrics.get(name), 0) or 0 for name in _CHANGED_ROW_METRICS),
-        rows_copied=(_count(metrics.get("numCopiedRows"), 0) or 0) + (_count(metrics.get("numTargetRowsCopied"), 0) or 0),
+        definition=touched.changes_definition or not (touched.num_removed or touched.num_added or operation.upper().startswith((*_APPENDS, *_CHANGES))),
+        rows_changed=sum(metrics.count(*names) or 0 for names in _CHANGED_ROWS),
+        rows_copied=sum(metrics.count(*names) or 0 for names in _COPIED_ROWS),
         seconds=seconds,
         touched=touched,
         predicate=_predicate(parameters),
-        group_size=len(members) if isinstance(members := ours.get("members"), list) and members else 1,
-        **_account(ours),
+        group_size=len(members) if isinstance(members, list) and members else 1,
+        rerun_of=tuple(t for t in ours.list("rerun_of") if isinstance(t, str)),
+        **_account(ours, ours.fields("thrown_away")),
     )
 
 
 def run_of_attempt(raw: Any) -> Run | None:
     """The run of a failed attempt, from its record (any JSON value); None if it is not such a record."""
-    raw = _mapping(raw)
-    outcome = raw.get("outcome")
+    raw = _Fields(raw)
+    outcome = raw.value("outcome")
     if outcome not in FAILED:
         return None
-    work = _mapping(raw.get("staged"))
-    account = _account(_mapping(raw.get("account")))
-    account |= {
-        "thrown_rows": _count(work.get("rows"), 0),
-        "thrown_bytes": _count(work.get("size_bytes"), 0),
-        "thrown_seconds": _number(work.get("seconds")),
-        "rerun_of": (),
-    }
-    read_version, at_ms = _count(raw.get("read_version"), None), _count(raw.get("at_ms"), None)
-    seconds = _seconds(_mapping(raw.get("account")).get("seconds"))
+    account, read_version, at_ms = raw.fields("account"), raw.count("read_version"), raw.count("at_ms")
+    seconds = account.seconds()
     return Run(
         version=None,
-        ended_at=max(_count(raw.get("head_version"), 0) or 0, read_version or 0),
-        operation=_text(raw.get("operation")) or "?",
+        ended_at=max(raw.count("head_version") or 0, read_version or 0),
+        operation=raw.text("operation") or "?",
         outcome=outcome,
-        txn_id=_text(raw.get("txn_id")),
+        txn_id=raw.text("txn_id") or None,
         at_ms=at_ms,
         began_ms=_began_ms(raw, at_ms, seconds),
-        writer=_writer(raw) or Writer(_text(raw.get("engine")) or ""),
-        user_metadata=_text(raw.get("user_metadata")) or "",
-        engine=_text(raw.get("engine")) or "?",
+        writer=_own_writer(raw) or Writer(raw.text("engine")),
+        user_metadata=raw.text("user_metadata"),
+        engine=raw.text("engine") or "?",
         read_version=read_version,
-        appends=raw.get("appends") is True,
-        moves=raw.get("moves") is True,
-        definition=raw.get("definition") is True,
+        appends=raw.value("appends") is True,
+        moves=raw.value("moves") is True,
+        definition=raw.value("definition") is True,
         seconds=seconds,
-        predicate=_predicate(_mapping(raw.get("parameters"))),
-        error=_text(raw.get("error")) or "",
-        policy=_text(raw.get("on_conflict")) or "",
-        **account,
+        predicate=_predicate(raw.fields("parameters")),
+        error=raw.text("error"),
+        policy=raw.text("on_conflict"),
+        **_account(account, raw.fields("staged")),
     )
 
 
@@ -319,131 +318,127 @@ def in_order(runs: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(sorted(runs, key=lambda r: (r.ended_at + (r.version is None), r.version is None, r.at_ms or 0)))
 
 
-def _account(ours: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a run that come from Rowlock's own record in commitInfo."""
-    thrown = _mapping(ours.get("thrown_away"))
+def writer_of(info: Mapping[str, Any]) -> Writer:
+    """Who wrote a commit, by its commitInfo."""
+    return _writer_of(_Fields(info))
+
+
+class _Fields:
+    """The fields of a JSON value that any program may have written: one that is missing, or of another type, has no value."""
+
+    def __init__(self, value: Any) -> None:
+        self._held: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+
+    def value(self, name: str) -> Any:
+        """The value as it is."""
+        return self._held.get(name)
+
+    def fields(self, name: str) -> _Fields:
+        """An object."""
+        return _Fields(self._held.get(name))
+
+    def list(self, name: str) -> Sequence[Any]:
+        """A list."""
+        value = self._held.get(name)
+        return value if isinstance(value, (list, tuple)) else ()
+
+    def text(self, *names: str) -> str:
+        """The first of these fields that is a text; empty if none is."""
+        return next((value for name in names if isinstance(value := self._held.get(name), str) and value), "")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The texts in a list."""
+        return tuple(v for v in self.list(name) if isinstance(v, str))
+
+    def count(self, *names: str) -> int | None:
+        """The first of these fields that is a whole number of at least 0 (as a number, or as text in operationMetrics)."""
+        for value in map(self._held.get, names):
+            if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+                return int(value)
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e18:
+                return int(value)
+        return None
+
+    def number(self, name: str) -> float:
+        """A sensible number of seconds, else 0."""
+        value = self._held.get(name)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e9 else 0.0
+
+    def seconds(self) -> dict[str, float]:
+        """The seconds by phase in the field of this name."""
+        held = self.fields("seconds")
+        return {str(name): held.number(name) for name in held._held}
+
+
+def _account(account: _Fields, thrown: _Fields) -> dict[str, Any]:
+    """The fields of a run that come from Rowlock's own record, and from that of the work that was lost."""
     return {
-        "attempts": max(1, _count(ours.get("attempts"), 1) or 1),
-        "rounds": _count(ours.get("rounds"), 0) or 0,
-        "rows_rebased": _count(ours.get("rows_rebased"), 0) or 0,
-        "bytes_rebased": _count(ours.get("bytes_rebased"), 0) or 0,
-        "met": tuple(m for c in _list(ours.get("conflicts")) if (m := _met(_mapping(c))) is not None),
-        "overwrote": _overwrote(_list(ours.get("overwritten"))),
-        "rerun_of": tuple(t for t in _list(ours.get("rerun_of")) if isinstance(t, str)),
-        "thrown_rows": _count(thrown.get("rows"), 0) or 0,
-        "thrown_bytes": _count(thrown.get("size_bytes"), 0) or 0,
-        "thrown_seconds": _number(thrown.get("seconds")),
+        "attempts": max(1, account.count("attempts") or 1),
+        "rounds": account.count("rounds") or 0,
+        "rows_rebased": account.count("rows_rebased") or 0,
+        "bytes_rebased": account.count("bytes_rebased") or 0,
+        "met": tuple(_met(c, version) for c in map(_Fields, account.list("conflicts")) if (version := c.count("version")) is not None),
+        "overwrote": _overwrote(map(_Fields, account.list("overwritten"))),
+        "thrown_rows": thrown.count("rows") or 0,
+        "thrown_bytes": thrown.count("size_bytes") or 0,
+        "thrown_seconds": thrown.number("seconds"),
     }
 
 
-def _met(raw: Mapping[str, Any]) -> MetWinner | None:
-    version = _count(raw.get("version"), None)
-    if version is None:
-        return None
-    rows_gone, rows_born = _count(raw.get("rows_gone"), 0) or 0, _count(raw.get("rows_born"), 0) or 0
+def _met(conflict: _Fields, version: int) -> MetWinner:
     return MetWinner(
-        version=version, operation=_text(raw.get("operation")) or "?", files=_texts(raw.get("files")), columns=_texts(raw.get("columns")),
-        rows_gone=rows_gone, rows_born=rows_born, rule=_text(raw.get("rule")) or "",
+        version=version, operation=conflict.text("operation") or "?", files=conflict.texts("files"), columns=conflict.texts("columns"),
+        rows_gone=conflict.count("rows_gone") or 0, rows_born=conflict.count("rows_born") or 0, rule=conflict.text("rule"),
     )  # fmt: skip
 
 
-def _overwrote(rows: Iterable[Any]) -> tuple[OverwrittenRows, ...]:
+def _overwrote(rows: Iterable[_Fields]) -> tuple[OverwrittenRows, ...]:
     """The overwritten rows, grouped by winner and outcome."""
-    grouped: dict[tuple[int, str], tuple[int, set[str]]] = {}
-    for row in map(_mapping, rows):
-        version = _count(row.get("version"), None)
-        if version is not None:
-            count, columns = grouped.get((version, _text(row.get("outcome")) or "?"), (0, set()))
-            grouped[version, _text(row.get("outcome")) or "?"] = count + 1, columns | set(_texts(row.get("columns")))
-    return tuple(OverwrittenRows(version=v, outcome=outcome, rows=n, columns=tuple(sorted(columns))) for (v, outcome), (n, columns) in sorted(grouped.items()))
+    grouped: dict[tuple[int, str], list[_Fields]] = defaultdict(list)
+    for row in rows:
+        if (version := row.count("version")) is not None:
+            grouped[version, row.text("outcome") or "?"].append(row)
+    return tuple(
+        OverwrittenRows(version=version, outcome=outcome, rows=len(same), columns=tuple(sorted({c for row in same for c in row.texts("columns")})))
+        for (version, outcome), same in sorted(grouped.items())
+    )
 
 
-def _only_appends(info: Mapping[str, Any], operation: str, parameters: Mapping[str, Any], touched: FileChanges) -> bool:
+def _only_appends(info: _Fields, operation: str, parameters: _Fields, touched: FileChanges) -> bool:
     if touched.num_removed or touched.changes_definition:
         return False
-    if info.get("isBlindAppend") is True:
-        return True
-    mode = (_text(parameters.get("mode")) or _text(parameters.get("outputMode")) or "").lower()
-    return "isBlindAppend" not in info and operation.upper() in _APPENDS and mode == "append"
+    blind = info.value("isBlindAppend")
+    unsaid = blind is None and "isBlindAppend" not in info._held
+    return blind is True or (unsaid and operation.upper() in _APPENDS and parameters.text("mode", "outputMode").lower() == "append")
 
 
-def _engine(info: Mapping[str, Any]) -> str:
-    for name in ("engineInfo", "clientVersion"):
-        if engine := _text(info.get(name)):
-            return engine
-    return "?"
+def _engine(info: _Fields) -> str:
+    return info.text("engineInfo", "clientVersion") or "?"
 
 
-def _writer(record: Mapping[str, Any]) -> Writer | None:
+def _predicate(parameters: _Fields) -> str:
+    return parameters.text("predicate", "mergePredicate", "statement")[:2000]
+
+
+def _own_writer(record: _Fields) -> Writer | None:
     """The writer that Rowlock's own record names; None if it names none."""
-    named = _mapping(record.get("writer"))
-    writer = Writer(_text(named.get("application")) or "", _text(named.get("host")) or "", _count(named.get("process"), None))
+    named = record.fields("writer")
+    writer = Writer(named.text("application"), named.text("host"), named.count("process"))
     return writer if writer != Writer() else None
 
 
-def writer_of(info: Mapping[str, Any]) -> Writer:
-    """Who wrote a commit, by its commitInfo."""
-    return _writer(_mapping(info.get("rowlock"))) or _other_writer(info)
+def _writer_of(info: _Fields) -> Writer:
+    """The writer of a commit; other engines name a job, a notebook, a user, or themselves alone."""
+    job, notebook = info.fields("job"), info.fields("notebook")
+    other = job.text("jobName", "jobId") or notebook.text("notebookId") or info.text("userName") or _engine(info)
+    return _own_writer(info.fields("rowlock")) or Writer(other, info.text("clusterId"))
 
 
-def _other_writer(info: Mapping[str, Any]) -> Writer:
-    """The writer as other engines name it: a job, a notebook, a user, or the engine alone."""
-    job, notebook = _mapping(info.get("job")), _mapping(info.get("notebook"))
-    named = (_text(v) for v in (job.get("jobName"), job.get("jobId"), notebook.get("notebookId"), info.get("userName")))
-    return Writer(next((n for n in named if n), _engine(info)), _text(info.get("clusterId")) or "")
-
-
-def _began_ms(record: Mapping[str, Any], at_ms: int | None, seconds: Mapping[str, float]) -> int | None:
+def _began_ms(record: _Fields, at_ms: int | None, seconds: Mapping[str, float]) -> int | None:
     """When a run began: as recorded, else its end less its recorded seconds."""
     if at_ms is None:
         return None
-    recorded = _count(record.get("began_ms"), None)
+    recorded = record.count("began_ms")
     if recorded is not None and recorded <= at_ms:
         return recorded
     return max(0, at_ms - round(1000 * sum(seconds.values()))) if seconds else None
-
-
-def _execution(metrics: Mapping[str, Any]) -> dict[str, float]:
-    ms = _count(metrics.get("executionTimeMs"), None)
-    return {} if ms is None else {"all": ms / 1000}
-
-
-def _predicate(parameters: Mapping[str, Any]) -> str:
-    for name in ("predicate", "mergePredicate", "statement"):
-        if text := _text(parameters.get(name)):
-            return text[:2000]
-    return ""
-
-
-def _seconds(value: Any) -> dict[str, float]:
-    return {str(k): _number(v) for k, v in _mapping(value).items()}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(v for v in _list(value) if isinstance(v, str))
-
-
-def _number(value: Any) -> float:
-    """The value if it is a sensible number of seconds, else 0."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e9 else 0.0
-
-
-def _count(value: Any, default: int | None) -> int | None:
-    """The value as a whole number of at least 0, if it is one (as a number, or as text in operationMetrics); else `default`."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-        return int(value)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e18:
-        return int(value)
-    return default
