@@ -29,6 +29,7 @@ from rowlock.transaction.transaction import RERUNS, StagingTransaction, Table, T
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation import foreign
+from rowlock_simulation.memory.columns import planned
 from rowlock_simulation.memory.engine import MemoryEngine
 from rowlock_simulation.memory.sql.script import Append, Optimize, Overwrite, Script, Update, render
 from rowlock_simulation.memory.statements import operation, parameters, run, statements_of
@@ -220,7 +221,7 @@ def _statements(action: Action, table: Table) -> Receipt:
 
     def carry_out(staging: StagingTransaction) -> Receipt:
         for script in action.scripts:
-            staging.stage(lambda base, script=script: (statements_of(_whole(script, base), base), {}))  # type: ignore[misc]
+            staging.stage(lambda base, script=script: (statements_of(planned(script, base), base), {}))  # type: ignore[misc]
         return staging.txn.commit(operation(action.scripts[0]), parameters(action.scripts[0]))
 
     return _run(table, begin, carry_out, runs_again)
@@ -238,18 +239,13 @@ def _number(action: Action, table: Table, done: Done) -> Receipt:
 
     def plan(base: Snapshot) -> tuple[Sequence[Statement], dict[str, Any]]:
         done.reserved.append(Numbers(table.state, identity_columns(base.schema)).take(len(numbered(action, 0).rows))["w"])
-        return statements_of(_whole(numbered(action, done.reserved[-1]), base), base), {}
+        return statements_of(planned(numbered(action, done.reserved[-1]), base), base), {}
 
     def carry_out(staging: StagingTransaction) -> Receipt:
         staging.stage(plan)
         return staging.txn.commit("WRITE", {"mode": "Append"})
 
     return _run(table, lambda reruns: table.begin(Options(**action.options), reruns=reruns), carry_out, runs_again)
-
-
-def _whole(script: Script, base: Snapshot) -> Script:
-    """The script; rows that it appends are null in columns that came since."""
-    return Append(foreign.padded(script.rows, len(base.schema.names))) if isinstance(script, Append) else script
 
 
 def _clear(table: Table, feature: str) -> None:
@@ -285,6 +281,10 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
             return alteration.add_constraint(state, engine, *names)
         case "set not null" | "drop not null":
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, nullable=verb == "drop not null")])
+        case "set default":
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names[:1], default=names[1])])
+        case "drop default":
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, drops_default=True)])
         case "widen":
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, like=StructField(names[0], PrimitiveType("long")))])
         case _:
@@ -317,7 +317,7 @@ def _read_and_write(action: Action, table: Table, scheduler: Scheduler, done: Do
         for row in serial.rows:
             if row != before[row["k"]]:
                 constants = tuple((c, str(row[c])) for c in row if row[c] != before[row["k"]][c])
-                txn.execute(*statements_of(Update(constants, f"k = {row['k']}"), txn.base))
+                txn.execute(*statements_of(planned(Update(constants, f"k = {row['k']}"), txn.base), txn.base))
         return txn.commit("UPDATE", {})
 
     return _run(table, lambda reruns: table.begin(options, reruns=reruns), carry_out, lambda *_: True)

@@ -35,6 +35,11 @@ class Definition:
         """Whether rows keep their ids in the newest version."""
         return self._is_true("delta.enableRowTracking")
 
+    @property
+    def has_feed(self) -> bool:
+        """Whether the newest version has a change data feed."""
+        return self._is_true("delta.enableChangeDataFeed")
+
     def lost_ids_since(self, version: int) -> bool:
         """Whether the table did without the feature of row ids in or after a version: what is restored from before has others."""
         return self._without_ids is not None and self._without_ids >= version

@@ -12,6 +12,7 @@ from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, Weather, 
 from rowlock_simulation.roles import (
     APPENDED,
     CLONES,
+    DEFAULTED,
     DEFINITION,
     FEATURES,
     HURRIED,
@@ -81,6 +82,9 @@ THEMES = {
     NUMBERED: ["numberer"] * 7 + ["counter", "banker", "upserter", "deleter", "appender", "optimizer", "restorer", "alterer", "reader"],
     REPLACED: ["replacer"] * 3
     + ["counter", "counter", "upserter", "deleter", "updater", "appender", "appender", "optimizer", "reader", "reader", "calculator"],
+    DEFAULTED: ["defaulter"] * 4
+    + ["feeder"] * 3
+    + ["counter", "banker", "upserter", "upserter", "deleter", "updater", "updater", "appender", "appender", "appender", "optimizer", "restorer", "reader"],
     CLONES: ["cloner"] * 4
     + ["counter", "banker", "upserter", "deleter", "updater", "appender", "optimizer", "restorer", "reader", "traveller", "checkpointer", "vacuumer"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["alterer", "updater", "restorer", "counter"],
@@ -91,6 +95,7 @@ _CERTAIN = {
     FEATURES: ["dropper"],
     CLONES: ["vacuumer", "restorer", "cloner", "cloner"],
     NUMBERED: ["numberer"],
+    DEFAULTED: ["feeder", "defaulter"],
     DEFINITION: ["evolver"],
 }
 """Who is there in every schedule of a theme."""
@@ -136,6 +141,7 @@ def draw(world: World, seed: int) -> Plan:
         seed=seed,
         types={"w": "integer"} if "delta.enableTypeWidening" in properties else {},
         numbered=theme == NUMBERED,
+        generated={"g": "v + w"} if theme == DEFAULTED else {},
         clones=MOST_CLONES if theme == CLONES else 0,
         partitioned_by=rng.choice([(), (), ("w",) if theme != NUMBERED else ()]),
         accounts=accounts,
@@ -158,6 +164,8 @@ def _properties_of(rng: random.Random, theme: str) -> dict[str, str]:
         return {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": rng.choice(["true", "false"])}
     if theme == DEFINITION:
         return rng.choice([{}, {"delta.columnMapping.mode": "name"}, {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}])
+    if theme == DEFAULTED:
+        return {"delta.feature.allowColumnDefaults": "supported"} | rng.choice([{}, {"delta.enableChangeDataFeed": "true"}])
     return {"delta.enableRowTracking": "true"} if theme == LOCKLESS else {}
 
 

@@ -18,13 +18,13 @@ from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException,
 from rowlock.locks import turns
 from rowlock.protocol import deletion_vector as vectors
 from rowlock.protocol.actions import AddFile, Commit
-from rowlock.protocol.change_feed import CHANGE_TYPE
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.definition import Definition
+from rowlock_simulation.feed import Bag, Feed
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.memory.sql.script import Append
@@ -35,7 +35,6 @@ from rowlock_simulation.roles import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, U
 from rowlock_simulation.serial import State
 from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
-Bag = Counter[tuple[Any, ...]]
 TOMBSTONES, RESERVES = "Deletion Vector Tombstones", "RESERVE IDENTITY"
 _SEVERAL = ("property", "drop feature", "number")
 """Actions that may be several commits, of which the last is acknowledged."""
@@ -82,6 +81,9 @@ class Raw:
         self._rows: dict[str, tuple[str | None, list[Mapping[str, Any]]]] = {}
         self._ids: dict[str, list[tuple[int, int]]] = {}
         self._id_column: str | None = None
+        self.went: dict[str, list[Mapping[str, Any]]] = {}
+        self.came: dict[str, list[Mapping[str, Any]]] = {}
+        """The rows of the files that the last commit removed and added."""
         self.stored_as: dict[str, str] = {}
         """The name in data files of each column."""
 
@@ -91,6 +93,7 @@ class Raw:
         if commit.metadata is not None:
             self.stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
             self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
+        self.went = {r.path: self._rows[r.path][1] for r in commit.removes if r.data_change and r.path in self._rows}
         removes = Counter(r.path for r in commit.removes)
         adds = Counter(a.path for a in commit.adds)
         if any(n > 1 for n in (*removes.values(), *adds.values())):
@@ -107,6 +110,7 @@ class Raw:
             if add.path in self._rows and (add.data_change or self._rows[add.path][0] != add.key[1]):  # else it is given row ids
                 wrong.append(f"I4: version {commit.version} adds {add.path}, which lives")
             self._rows[add.path] = add.key[1], self._read(add)
+        self.came = {a.path: self._rows[a.path][1] for a in commit.adds if a.data_change}
         return wrong
 
     def _read(self, add: AddFile) -> list[Mapping[str, Any]]:
@@ -125,18 +129,9 @@ class Raw:
             return BitMap64()
         return vectors.read_inline(descriptor) if descriptor.is_inline else vectors.read_from_file(descriptor, self._history.objects[descriptor.path or ""])
 
-    def changes(self, commit: Commit) -> Bag | None:
-        """What the files of the change data feed say that a commit did: how many of each row came, less those that went; None where it has none."""
-        if not commit.cdc:
-            return None
-        out: Bag = Counter()
-        for action in commit.cdc:
-            partition = {c: None if value is None else int(value) for c, value in action.raw["partitionValues"].items()}
-            for row in orjson.loads(self._history.objects[action.raw["path"]]):
-                whole = {**row, **partition}
-                sign = 1 if row[CHANGE_TYPE] in ("insert", "update_postimage") else -1
-                out[tuple(whole.get(name) for name in self.stored_as.values())] += sign
-        return out
+    def feed(self, commit: Commit) -> Feed:
+        """What the change data feed says of the commit that was taken in last."""
+        return Feed(commit, tuple(self.stored_as.values()), self._history.objects.__getitem__, self.went, self.came)
 
     def ids(self) -> list[tuple[int, int]]:
         """(row id, key) of every row, where the table tracks its rows."""
@@ -191,6 +186,7 @@ class Verdict:
         self.columns: list[tuple[str, ...]] = []
         self._ids = RowIds()
         self._definition = Definition()
+        self._feed: Feed | None = None
         self.folded = Folded()
         self.overtaken = False
         """Whether a commit to the table before landed in the log of this one, unseen by its writer: nobody can mend that, and no more is judged."""
@@ -203,7 +199,7 @@ class Verdict:
 
     def check_versions(self) -> None:
         """Every version is what serial execution in log order gives (I3, I5), and money is conserved."""
-        raw, serial = Raw(self._history), NumberedTable(COLUMNS)
+        raw, serial = Raw(self._history), NumberedTable((*COLUMNS, *self._plan.generated), generated=self._plan.generated)
         states = self.states
         for number, commit in enumerate(self._commits):
             if self._is_stray(commit):
@@ -216,11 +212,12 @@ class Verdict:
             if not self._definition.tracks_rows:
                 self._ids = RowIds()
             self.folded.apply(commit)
+            self._feed = raw.feed(commit) if commit.cdc or self._definition.has_feed else None
             self._serve(serial, states, commit)
             states.append(serial.state())
             self.bags.append(raw.bag())
             self.columns.append(tuple(raw.stored_as))
-            self._check_feed(raw.changes(commit), number)
+            self._check_feed(number)
             if self._definition.tracks_rows:
                 self.violations += self._ids.wrong(number, raw.ids())
             wanted = rows_of(serial.rows, serial.columns)
@@ -247,11 +244,11 @@ class Verdict:
         ]
         return bool(strays)
 
-    def _check_feed(self, told: Bag | None, version: int) -> None:
+    def _check_feed(self, version: int) -> None:
         """The change data feed of a version is what it differs in from the one before."""
-        if told is None:
+        if self._feed is None or version == 0:
             return
-        before, after = self.bags[-2:]
+        told, (before, after) = self._feed.net(), self.bags[-2:]
         if self.columns[-2] != self.columns[-1]:  # a RESTORE of the definition as well
             before, after, told = (_cut(bag) for bag in (before, after, told))
         real = Counter(after)
@@ -324,6 +321,8 @@ class Verdict:
             wrong = miscounted(commit, counted(serial, outcome.action.scripts[0]) | files_counted(commit, outcome.action.scripts[0]))
             if wrong:
                 self.violations.append(f"metrics of version {commit.version} ({outcome.name}): {wrong}")
+            if self._feed is not None and (wrong := self._feed.differs_from(serial.touched(outcome.action.scripts[0]), serial.columns)):
+                self.violations.append(f"feed: version {commit.version} ({outcome.name}) says that {wrong}")
 
     def check_outcomes(self) -> None:
         """What was acknowledged is there once; what was reported as failed is nowhere (I2); steps of applications are done once."""

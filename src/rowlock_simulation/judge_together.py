@@ -17,8 +17,9 @@ from rowlock.exceptions import CorruptLog
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.prepared import closed_in, open_version, prepared_by, prepared_in
 from rowlock_simulation.definition import Definition
+from rowlock_simulation.feed import Bag
 from rowlock_simulation.history import History
-from rowlock_simulation.judge import Bag, Raw, RowIds, commits_of, rows_of, text_of
+from rowlock_simulation.judge import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.memory.sql.script import Optimize, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan

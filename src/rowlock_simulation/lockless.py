@@ -35,7 +35,7 @@ class NumberedTable(SerialTable):
 
     def run_lockless(self, scripts: Iterable[Script], read: list[Row]) -> None:
         """Does to these rows what the scripts mean on the rows `read`."""
-        private = NumberedTable(self.columns, self.not_null, list(read), self.checks, numbers=self.numbers)
+        private = NumberedTable(self.columns, self.not_null, list(read), self.checks, self.defaults, self.generated, numbers=self.numbers)
         private.run(*scripts)
         before, after = {row[NUMBER] for row in read}, {row[NUMBER]: row for row in private.rows}
         kept = []

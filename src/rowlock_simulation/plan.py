@@ -78,6 +78,8 @@ class Plan:
     """Types of columns that are no longs."""
     numbered: bool = False
     """Whether w is an identity column."""
+    generated: dict[str, str] = field(default_factory=dict)
+    """The expression of each column that is computed from others; they follow the columns that all tables have."""
     partitioned_by: tuple[str, ...] = ()
     tables: tuple[TableOf, ...] = ()
     """In the world of several tables: these; else there is one, in the store that the world is called by."""

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from rowlock.protocol.properties import Isolation
 from rowlock_simulation.actions import Action
-from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 
 COLUMNS = ("k", "v", "w")
 COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
@@ -28,6 +28,7 @@ HURRIED = (LOCKLESS, POSTS, LEVELS)
 FEATURES = "features that are dropped"
 NUMBERED = "identity columns"
 REPLACED = "a table that is replaced"
+DEFAULTED = "defaults and a change data feed that come and go"
 CLONES = "shallow clones"
 MOST_CLONES = 2
 """How many places there are for clones in this theme."""
@@ -49,6 +50,8 @@ class Role:
         self._options: dict[str, Any] = {}
         self._last_alter: tuple[str, ...] = ()
         self._clone = 0
+        self._leaves_out = theme == DEFAULTED
+        """Whether new rows leave w to its default."""
         if rng.random() < 0.25:
             self._options["on_conflict"] = rng.choice(["fail", "rerun", "rerun"])
             self._options["granularity"] = rng.choice(["row", "file"])
@@ -117,7 +120,8 @@ class Role:
     def _upserter(self, number: int) -> Action:
         keys = self._rng.sample(range(UPSERTS, UPSERTS + 8), self._rng.randint(1, 3))
         rows = tuple((key, self._rng.randint(0, 99), 0) for key in keys)
-        clauses = (Clause("matched", "update", None, (("v", "t.v + s.v"),)), Clause("not matched", "insert", None, tuple((c, f"s.{c}") for c in COLUMNS)))
+        given = COLUMNS[:-1] if self._leaves_out and self._rng.random() < 0.7 else COLUMNS
+        clauses = (Clause("matched", "update", None, (("v", "t.v + s.v"),)), Clause("not matched", "insert", None, tuple((c, f"s.{c}") for c in given)))
         return self._statements(number, Merge(COLUMNS, rows, "t.k = s.k", clauses))
 
     def _deleter(self, number: int) -> Action:
@@ -129,9 +133,12 @@ class Role:
         return self._statements(number, Update((("w", "w + 1"),), condition))
 
     def _appender(self, number: int) -> Action:
-        rows = tuple((APPENDS + 1000 * self._number + 10 * number + n, 1, 0) for n in range(self._rng.randint(1, 3)))
+        rows: tuple[Literals, ...] = tuple((APPENDS + 1000 * self._number + 10 * number + n, 1, 0) for n in range(self._rng.randint(1, 3)))
+        if self._leaves_out:
+            rows = tuple(row[:-1] for row in rows)
         app = (f"app {self._name}", number) if self._number % 2 else None
-        return replace(self._statements(number, Append(rows), app=app), posts=self._posts and self._rng.random() < 0.8)
+        posts = (self._posts or self._leaves_out) and self._rng.random() < 0.8
+        return replace(self._statements(number, Append(rows), app=app), posts=posts)
 
     def _foreigner(self, number: int) -> Action:
         """Another engine, which replaces whole files."""
@@ -163,6 +170,14 @@ class Role:
         roles = "counter", "upserter", "deleter", "updater", "appender", "optimizer", "restorer", "vacuumer", "reader"
         draw: Callable[[int], Action] = getattr(self, f"_{self._rng.choice(roles)}")
         return replace(empties if self._rng.random() < 0.15 else draw(number), table=self._clone)
+
+    def _defaulter(self, number: int) -> Action:
+        """Gives w a default, or takes it away, beside those whose rows leave it out."""
+        alter = self._rng.choice([("set default", "w", str(10 * self._number + number)), ("set default", "w", str(self._number)), ("drop default", "w")])
+        return Action(number, "alter", alter=alter, pause_s=self._pause())
+
+    def _feeder(self, number: int) -> Action:
+        return Action(number, "property", properties={"delta.enableChangeDataFeed": self._rng.choice(["true", "true", "false"])}, pause_s=self._pause())
 
     def _optimizer(self, number: int) -> Action:
         return Action(number, "statements", (Optimize(),), {}, pause_s=self._pause())

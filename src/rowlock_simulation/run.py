@@ -14,7 +14,7 @@ import orjson
 
 from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.limits import limited
-from rowlock.protocol.column_values import identity_metadata
+from rowlock.protocol.column_values import GENERATION_EXPRESSION, identity_metadata
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
@@ -23,6 +23,7 @@ from rowlock_simulation import clones, judge, judge_together, together
 from rowlock_simulation.actions import Action, Done, perform
 from rowlock_simulation.arrow_files import cheap_files
 from rowlock_simulation.history import History
+from rowlock_simulation.memory.columns import planned
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.memory.statements import run as run_script
 from rowlock_simulation.outcome import Outcome
@@ -147,7 +148,7 @@ def _set_up(plan: Plan, number: int, table: Table, scheduler: Scheduler) -> list
         created.txn_ids = [receipt.txn_id]
         script = Append(first_rows(plan.accounts))
         filled = recorder.outcome = Outcome("setup", Action(1, "statements", (script,), table=number))
-        filled.ends("committed", Done(run_script(table, script)))
+        filled.ends("committed", Done(run_script(table, planned(script, table.refresh()))))
     return [created, filled]
 
 
@@ -155,6 +156,8 @@ def _create(plan: Plan, table: Table, properties: Mapping[str, str]) -> Receipt:
     fields: list[dict[str, Any]] = [{"name": c, "type": plan.types.get(c, "long"), "nullable": c != "k", "metadata": {}} for c in COLUMNS]
     if plan.numbered:
         fields[-1]["metadata"] = identity_metadata(1, 1, by_default=True)
+    for name, sql in plan.generated.items():
+        fields.append({"name": name, "type": "long", "nullable": True, "metadata": {GENERATION_EXPRESSION: sql}})
     return table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, properties)
 
 

@@ -14,21 +14,24 @@ from typing import Any
 
 from rowlock.exceptions import ConstraintViolated, MultipleMatches
 from rowlock_simulation.memory.sql.expressions import Relation, compile_expression
-from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 
 _compiled = functools.lru_cache(maxsize=4096)(compile_expression)
 Row = dict[str, Any]
-State = tuple[list[Row], tuple[str, ...], tuple[str, ...], frozenset[str]]
+State = tuple[list[Row], tuple[str, ...], tuple[str, ...], frozenset[str], dict[str, int]]
 
 
 @dataclass
 class SerialTable:
-    """Rows in no order, the columns that may not be null, and the conditions that every new row must meet."""
+    """Rows in no order, the columns that may not be null, the conditions that every new row must meet, and what columns get that are given no value."""
 
     columns: tuple[str, ...]
     not_null: frozenset[str] = frozenset()
     rows: list[Row] = field(default_factory=list)
     checks: tuple[str, ...] = ()
+    defaults: dict[str, int] = field(default_factory=dict)
+    generated: dict[str, str] = field(default_factory=dict)
+    """The expression of each column that is computed from others, in every new row."""
     _changes: list[tuple[Row | None, Row | None]] = field(default_factory=list)
 
     def run(self, *scripts: Script) -> None:
@@ -43,11 +46,11 @@ class SerialTable:
 
     def state(self) -> State:
         """What there is, to be brought back."""
-        return list(self.rows), self.columns, self.checks, self.not_null
+        return list(self.rows), self.columns, self.checks, self.not_null, self.defaults
 
     def bring_back(self, state: State) -> None:
-        """Rows, columns and conditions as they were."""
-        self.rows, self.columns, self.checks, self.not_null = list(state[0]), *state[1:]
+        """Rows, columns, conditions and defaults as they were."""
+        self.rows, self.columns, self.checks, self.not_null, self.defaults = list(state[0]), *state[1:]
 
     def alter(self, verb: str, *names: str) -> None:
         """A change of the definition: `add`, `drop` and `rename` of a column; conditions that rows must meet are their own names."""
@@ -58,9 +61,15 @@ class SerialTable:
             case "drop":
                 self.rows = [{c: v for c, v in row.items() if c != names[0]} for row in self.rows]
                 self.columns = tuple(c for c in self.columns if c != names[0])
+                self.defaults = {c: value for c, value in self.defaults.items() if c != names[0]}
             case "rename":
                 self.rows = [{names[1] if c == names[0] else c: v for c, v in row.items()} for row in self.rows]
                 self.columns = tuple(names[1] if c == names[0] else c for c in self.columns)
+                self.defaults = {names[1] if c == names[0] else c: value for c, value in self.defaults.items()}
+            case "set default":
+                self.defaults = {**self.defaults, names[0]: int(names[1])}
+            case "drop default":
+                self.defaults = {c: value for c, value in self.defaults.items() if c != names[0]}
             case "add constraint":
                 self.checks += names[1:]
                 self.rows = [self._new(row) for row in self.rows]
@@ -89,20 +98,26 @@ class SerialTable:
             case Delete(where):
                 return [row for row in self.rows if not (self._true(where, row) and self._changed(row, None))]
             case Append(rows):
-                return self.rows + [
-                    self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows
-                ]  # columns that came since are null
+                return self.rows + [self._whole(r) for r in rows]
             case Overwrite(rows, where):
                 kept = [row for row in self.rows if where and not (self._true(where, row) and self._changed(row, None))]
                 if where is None:
                     self._changes += [(row, None) for row in self.rows]
-                return kept + [self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows]
+                return kept + [self._whole(r) for r in rows]
             case Merge():
                 return self._merge(script)
             case Optimize():
                 return list(self.rows)
 
+    def _whole(self, given: Literals) -> Row:
+        """A new row; columns that came since have their default, or are null."""
+        row = self._new(dict.fromkeys(self.columns) | self.defaults | dict(zip(self.columns, given, strict=False)))
+        self._changed(None, row)
+        return row
+
     def _new(self, row: Row) -> Row:
+        if self.generated:
+            row = {**row, **{name: self._value(sql, row, None) for name, sql in self.generated.items()}}
         for name in self.not_null:
             if row[name] is None:
                 raise ConstraintViolated(f"{name} is null")
@@ -162,7 +177,7 @@ class SerialTable:
             if self._true(clause.condition, None, source):
                 given = clause.assignments or tuple((c, f"s.{c}") for c in self.columns)
                 values = {c: self._value(sql, None, source) for c, sql in given}
-                new = self._new({c: values.get(c) for c in self.columns})
+                new = self._new({c: values.get(c, self.defaults.get(c)) for c in self.columns})
                 self._changed(None, new)
                 return new
         return None

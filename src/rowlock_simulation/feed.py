@@ -1,0 +1,61 @@
+"""What the change data feed says of a version, read as its readers do: out of the version's change data files or, where it has none, out of its adds and removes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from rowlock.protocol.actions import Commit
+from rowlock.protocol.change_feed import CHANGE_TYPE
+
+Bag = Counter[tuple[Any, ...]]
+Rows = Iterable[Mapping[str, Any]]
+ByPath = Mapping[str, Rows]
+
+
+class Feed:
+    """How often each row came or went in a version, by the type of its change."""
+
+    def __init__(self, commit: Commit, stored: Sequence[str], read: Callable[[str], bytes], went: ByPath, came: ByPath) -> None:
+        """`stored`: the names in data files of the table's columns; `went` and `came`: the rows of the files that the version removed and added.
+
+        Of a file that it removed and added, with another deletion vector, only the difference counts.
+        """
+        self._stored = stored
+        self.told: dict[str, Bag] = {}
+        for action in commit.cdc:
+            partition = {c: None if value is None else int(value) for c, value in action.raw["partitionValues"].items()}
+            for row in orjson.loads(read(action.raw["path"])):
+                self._take(row[CHANGE_TYPE], self._bag(({**row, **partition},)))
+        for path in went.keys() | came.keys() if not commit.cdc else ():
+            before, after = self._bag(went.get(path, ())), self._bag(came.get(path, ()))
+            self._take("delete", before - after)
+            self._take("insert", after - before)
+
+    def _bag(self, rows: Rows) -> Bag:
+        return Counter(tuple(row.get(name) for name in self._stored) for row in rows)
+
+    def _take(self, kind: str, rows: Bag) -> None:
+        if rows:
+            self.told.setdefault(kind, Counter()).update(rows)
+
+    def net(self) -> Bag:
+        """How many of each row came, less those that went."""
+        out: Bag = Counter()
+        for kind, bag in self.told.items():
+            (out.update if kind in ("insert", "update_postimage") else out.subtract)(bag)
+        return out
+
+    def differs_from(self, changes: Iterable[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]], columns: Sequence[str]) -> str:
+        """What it says other than that these rows were changed, (old, new) for each, None for one that is not there; empty where they agree."""
+        real: dict[str, Bag] = {}
+        for old, new in changes:
+            for row, alone, of_two in ((old, "delete", "update_preimage"), (new, "insert", "update_postimage")):
+                if row is not None:
+                    real.setdefault(alone if old is None or new is None else of_two, Counter())[tuple(row[c] for c in columns)] += 1
+        return ", ".join(
+            f"{kind} {self.told.get(kind)} is {real.get(kind)}" for kind in sorted(self.told.keys() | real.keys()) if self.told.get(kind) != real.get(kind)
+        )
