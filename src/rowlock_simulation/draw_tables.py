@@ -44,10 +44,10 @@ def draw_tables(seed: int) -> Plan:
         tables = [TableOf(t.store, t.properties if n == plain else {**_without(t.properties), **TRACKED}) for n, t in enumerate(tables)]
     accounts = rng.randint(2, 4)
     processes = [f"p{n}" for n in range(rng.choice([2, 3, 3, 4]))]
-    roles = [rng.choice(["together", "together", "visitor"]), "banker", "banker"]
+    roles = [rng.choice(["together", "together", "visitor"]), *["stranger"] * (_THEMES[theme] is _STRANGE), "banker", "banker"]
     actors: list[ActorPlan] = []
     writes = 0
-    while len(actors) < (3 if small else 4) or writes < (4 if small else 20 if rng.randrange(20) == 0 else 7):
+    while roles or len(actors) < (3 if small else 4) or writes < (4 if small else 20 if rng.randrange(20) == 0 else 7):
         role = roles.pop() if roles else rng.choice(_THEMES[theme])
         draw = _Role(rng, len(actors), len(tables), accounts, hurry=_THEMES[theme] is _STRANGE)
         actions = tuple(draw.action(role, n) for n in range(rng.randint(*_MANY.get(role, (1, 3)))))
