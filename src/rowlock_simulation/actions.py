@@ -10,15 +10,16 @@ from rowlock import clock
 from rowlock.api.row_writes import widened_metadata
 from rowlock.boundary.engine import Statement
 from rowlock.conflict.delta import live_slice
-from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
+from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
-from rowlock.protocol.actions import AddFile, SetTransaction
+from rowlock.protocol.actions import AddFile, Commit, SetTransaction
 from rowlock.protocol.column_values import identity_columns
 from rowlock.protocol.feature_removal import DELETION_VECTORS
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
-from rowlock.transaction.definition import alteration, replacement, table_features
+from rowlock.protocol.schema_edit import Position
+from rowlock.transaction.definition import alteration, creation, replacement, table_features
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.multi_table import MultiTableReceipt
@@ -52,6 +53,7 @@ Kind = Literal[
     "travel",
     "together",
     "read together",
+    "travel together",
     "recreate",
 ]
 Rows = list[dict[str, Any]]
@@ -64,12 +66,12 @@ class Action:
     scripts  what it does to the rows, in serial execution; for `replace` an overwrite with the new rows; for `number` an append of rows whose w is a
              number that is reserved for each; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
-    feature  for `drop feature`: its name
+    feature  for `drop feature`: its name; `truncates` where what older versions hold of it goes first
     columns  for `replace`: those that there are from then on
     alter    a change of the columns or the constraints: its verb, and the names that it takes
     grows    the column that it adds to the table in the same commit, where the table has none of this name
     posts    an append that is handed to other processes as if they had been in each other's way just now
-    back     for `restore`, `travel` and `clone`: how many versions before the newest
+    back     for `restore`, `travel`, `travel together` and `clone`: how many versions before the newest; `by_time` where a version is asked for by its time
     source   for `clone`: which table is cloned, into the place `table`
     replaces for `clone`: an empty table that is there is replaced
     pause_s  what passes before it
@@ -91,8 +93,10 @@ class Action:
     back: int = 0
     source: int = 0
     replaces: bool = False
+    by_time: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     feature: str = ""
+    truncates: bool = False
     columns: tuple[str, ...] = ()
     alter: tuple[str, ...] = ()
     pause_s: float = 0.0
@@ -138,6 +142,9 @@ class Done:
     version: int | None = None
     rows: Rows | None = None
     snapshot: Snapshot | None = None
+    asked: int | None = None
+    """The version whose time it asked for."""
+    history: Sequence[Commit] = ()
     restored: int | None = None
     """The version that was brought back, or cloned."""
     reserved: list[int] = field(default_factory=list)
@@ -176,7 +183,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "property":
             done.receipt = table_features.set_properties(table.state, table.statement_engine, action.properties)
         case "drop feature":
-            done.receipt = table_features.drop_feature(table.state, action.feature, lambda feature: _clear(table, feature))
+            done.receipt = table_features.drop_feature(table.state, action.feature, lambda feature: _clear(table, feature), truncate_history=action.truncates)
         case "replace":
             done.receipt = _replace(action, table)
         case "alter":
@@ -189,8 +196,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "read":
             read(table, snapshot_of(table.state), scheduler, done)
         case "travel":
-            newest = table.refresh().version
-            read(table, table.state.log.at(max(0, newest - action.back)), scheduler, done)
+            _travel(action, table, scheduler, done)
 
 
 def runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
@@ -285,6 +291,18 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names[:1], default=names[1])])
         case "drop default":
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, drops_default=True)])
+        case "comment":
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names[:1], comment=names[1])])
+        case "move":
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, position=Position("w"))])
+        case "cluster":
+            return creation.cluster_by(state, [(name,) for name in names])
+        case "unset":
+            return creation.unset_properties(state, names)
+        case "feature":
+            return table_features.add_feature(state, *names)
+        case "versions":
+            return table_features.raise_versions(state, *map(int, names))
         case "widen":
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, like=StructField(names[0], PrimitiveType("long")))])
         case _:
@@ -340,3 +358,23 @@ def read(table: Table, snapshot: Snapshot, scheduler: Scheduler, done: Done) -> 
         rows += table.statement_engine.sample([live_slice(file, table.state.vectors.of)], None, snapshot=snapshot)
         scheduler.pause(scheduler.random.random() * 0.05)
     done.version, done.rows, done.snapshot = snapshot.version, rows, snapshot
+
+
+def _travel(action: Action, table: Table, scheduler: Scheduler, done: Done) -> None:
+    """Reads an older version: by its number, or by the time at which the log says that it was committed, with the history that leads to it."""
+    log, newest = table.state.log, table.refresh().version
+    version = max(0, newest - action.back)
+    if not action.by_time:
+        return read(table, log.at(version), scheduler, done)
+    times = log.commit_times()
+    if version not in dict(times):
+        return  # it was cleaned up meanwhile
+    done.history = log.history(limit=1 + action.back)
+    try:
+        found = log.at_timestamp(dict(times)[version])
+    except VersionNotFound:
+        if log.commit_times()[: len(times)] == times:
+            raise
+        return  # times of files counted when it was asked, and times in commits count now
+    done.asked = version if log.commit_times()[: len(times)] == times else None
+    read(table, found, scheduler, done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from rowlock.protocol.properties import CHECKSUMS
 from rowlock_simulation.actions import Action
 from rowlock_simulation.foreign import UNKNOWN
 from rowlock_simulation.memory.sql.script import Update
@@ -94,7 +95,7 @@ _CERTAIN = {
     REMADE: ["recreator"],
     FEATURES: ["dropper"],
     CLONES: ["vacuumer", "restorer", "cloner", "cloner"],
-    NUMBERED: ["numberer"],
+    NUMBERED: ["restorer", "numberer"],
     DEFAULTED: ["feeder", "defaulter"],
     DEFINITION: ["evolver"],
 }
@@ -214,6 +215,8 @@ def _properties(rng: random.Random, *, keeps_short: bool) -> dict[str, str]:
         out["delta.columnMapping.mode"] = "name"
     if rng.random() < 0.2:
         out["delta.checkpointPolicy"] = "v2"
+    if rng.random() < 0.2:
+        out[CHECKSUMS] = "true"
     return out
 
 

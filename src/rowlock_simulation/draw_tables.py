@@ -24,9 +24,9 @@ _MANY = {"stranger": (3, 6), "visitor": (4, 8)}
 """How many actions the actors of a role have, if not from one to three."""
 _STRANGE = ["stranger"] * 8 + ["banker", "banker", "together", "visitor", "copier"]
 _THEMES = {
-    "transfers": ["banker"] * 6 + ["together", "together", "visitor", "writer"],
+    "transfers": ["banker"] * 6 + ["together", "together", "historian", "historian", "visitor", "writer"],
     "copies": ["copier"] * 4 + ["banker", "writer", "writer", "together"],
-    "one table beside several": ["banker"] * 3 + ["writer"] * 4 + ["optimizer", "together", "reader", "visitor", "checkpointer"],
+    "one table beside several": ["banker"] * 3 + ["writer"] * 4 + ["optimizer", "together", "historian", "reader", "visitor", "checkpointer"],
     STRANGERS: _STRANGE,
     f"{STRANGERS} again": _STRANGE,
 }
@@ -44,7 +44,7 @@ def draw_tables(seed: int) -> Plan:
         tables = [TableOf(t.store, t.properties if n == plain else {**_without(t.properties), **TRACKED}) for n, t in enumerate(tables)]
     accounts = rng.randint(2, 4)
     processes = [f"p{n}" for n in range(rng.choice([2, 3, 3, 4]))]
-    roles = [rng.choice(["together", "together", "visitor"]), *["stranger"] * (_THEMES[theme] is _STRANGE), "banker", "banker"]
+    roles = [rng.choice(["together", "together", "visitor", "historian"]), *["stranger"] * (_THEMES[theme] is _STRANGE), "banker", "banker"]
     actors: list[ActorPlan] = []
     writes = 0
     while roles or len(actors) < (3 if small else 4) or writes < (4 if small else 20 if rng.randrange(20) == 0 else 7):
@@ -201,6 +201,10 @@ class _Role:
 
     def _together(self, number: int) -> Action:
         return Action(number, "read together", parts=tuple((n, ()) for n in range(self._tables)), pause_s=self._pause())
+
+    def _historian(self, number: int) -> Action:
+        """A reader of all tables as they were at the time of an older version."""
+        return replace(self._together(number), kind="travel together", back=self._rng.randint(0, 3))
 
     def _visitor(self, number: int) -> Action:
         """A reader that may not write."""

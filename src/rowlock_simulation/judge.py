@@ -14,7 +14,7 @@ import orjson
 from pyroaring import BitMap64
 
 from rowlock.conflict.delta import live_slice
-from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
+from rowlock.exceptions import ConcurrentTransactionException, CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
 from rowlock.locks import turns
 from rowlock.protocol import deletion_vector as vectors
 from rowlock.protocol.actions import AddFile, Commit
@@ -31,7 +31,7 @@ from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.retention import wrongly_deleted
-from rowlock_simulation.roles import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, UPSERTS
+from rowlock_simulation.roles import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, SHARED, UPSERTS
 from rowlock_simulation.serial import State
 from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
@@ -371,7 +371,8 @@ class Verdict:
 
     def _fails_by_others(self, o: Outcome) -> bool:
         """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""
-        by_others = isinstance(o.error, DeltaConcurrentModificationException) and not isinstance(o.error, MetadataChangedException)
+        excused = MetadataChangedException if o.action.app is None or o.action.app[0] != SHARED else (MetadataChangedException, ConcurrentTransactionException)
+        by_others = isinstance(o.error, DeltaConcurrentModificationException) and not isinstance(o.error, excused)
         return (
             by_others and o.action.kind in ("statements", "number") and o.action.options.get("on_conflict", "lockless") == "lockless" and not self._plan.night_s
         )
@@ -383,7 +384,8 @@ class Verdict:
         steps = Counter((t.app_id, t.version) for commit in self._commits for t in commit.txns)
         self.violations += [f"I2: step {step} was committed {n} times" for step, n in steps.items() if n > 1]
         for o in self._outcomes:
-            if o.action.app is not None and o.on_table == self._history.table and o.status in ("committed", "nothing") and not steps[o.action.app]:
+            own = o.action.step if o.on_table == self._history.table and o.status in ("committed", "nothing") else None
+            if own is not None and not any(app == own.app_id and version >= own.version for app, version in steps):
                 self.violations.append(f"I2: {o.name} was told that step {o.action.app} is done, and it is not in the log")
 
     def check_readers(self) -> None:
@@ -398,8 +400,16 @@ class Verdict:
                 self.violations.append(f"reader {o.name} read version {o.done.version} after version {acknowledged} had been acknowledged")
             if o.done.snapshot is not None:
                 self.violations += [f"reader {o.name}: {text}" for text in self.folded.differences(o.done.snapshot)]
+            if o.done.asked not in (None, o.done.version):
+                self.violations.append(f"reader {o.name} asked for the time of version {o.done.asked}, and was shown version {o.done.version}")
+            self.violations += [f"reader {o.name} was told another history of version {c.version}" for c in o.done.history if not self._is_told(c)]
             if rows_of(o.done.rows, self.columns[o.done.version]) != self.bags[o.done.version]:
                 self.violations.append(f"reader {o.name} saw other rows in version {o.done.version} than it has")
+
+    def _is_told(self, told: Commit) -> bool:
+        """Whether a commit of the history is the one that the log has; one that was not durable when it was read may be gone."""
+        lost = self._history.lost_from is not None and commit_key(told.version) >= self._history.lost_from
+        return lost or told.info == next((c.info for c in self._commits if c.version == told.version), None)
 
 
 def _check_head(verdict: Verdict, table: Table) -> None:

@@ -230,9 +230,10 @@ class _Verdict:
                     continue
                 if rows_of(seen.rows, COLUMNS) != log.bags[seen.version]:
                     self._say(f"reader {o.name} saw other rows in version {seen.version} of t{n} than it has")
-                if o.action.kind != "travel" and (late := self._missed(o, log, seen.version)):
+                travels = o.action.kind.startswith("travel")
+                if not travels and (late := self._missed(o, log, seen.version)):
                     self._say(f"reader {o.name} read version {seen.version} of t{n} after {late} had been acknowledged")
-                if o.action.kind != "travel" and not o.action.unaware and o.actor not in self._visitors and (txn_id := log.window(seen.version)) is not None:
+                if not travels and not o.action.unaware and o.actor not in self._visitors and (txn_id := log.window(seen.version)) is not None:
                     self._say(f"reader {o.name} read version {seen.version} of t{n}, where {self._named(txn_id)} is open")
 
     def _place_visitors(self) -> None:
@@ -276,6 +277,7 @@ class _Verdict:
         for log, replayed in zip(self._logs, serial, strict=True):
             self._compare(log, replayed.bags())
         self._check_money(nodes)
+        self._check_torn(nodes)
 
     def _compare(self, log: _Log, wanted: Sequence[Bag]) -> None:
         for number, (bag, rows) in enumerate(zip(log.bags, wanted, strict=True)):
@@ -294,6 +296,17 @@ class _Verdict:
                 money = sum(v * n for t, at in node.seen.items() for (k, v, *_), n in self._logs[t].bags[at].items() if k < self._plan.accounts)
                 if money != 100 * self._plan.accounts * len(self._logs):
                     self._say(f"money: {node.outcome.name} saw {money} in the versions {node.seen}")
+
+    def _check_torn(self, nodes: Sequence[_Node]) -> None:
+        """Who reads several tables at a time sees of each transaction over several of them all, or nothing."""
+        for o in self._outcomes:
+            seen = {n: d.version for n, d in o.done.reads.items() if d.version is not None} if o.action.kind == "travel together" else {}
+            for node in nodes:
+                shown = {
+                    v <= seen[n] for n, at in node.at.items() if n in seen and node.writes(n) for v in [self._logs[n].prepared.get(node.txn_id, (0, at))[1]]
+                }
+                if len(shown) > 1:
+                    self._say(f"{o.name} saw the versions {seen}, which have {node.outcome.name} by half")
 
     def _nodes(self) -> list[_Node]:
         found: dict[str, _Node] = {}
@@ -315,7 +328,11 @@ class _Verdict:
             source = (node.outcome.action.copies or (None,))[0]
             if source is not None and source not in node.at:
                 node.seen[source] = node.outcome.done.bases[source]
-        readers = [_Node(o, "", seen={n: d.version for n, d in o.done.reads.items() if d.version is not None}) for o in self._outcomes if o.done.reads]
+        readers = [
+            _Node(o, "", seen={n: d.version for n, d in o.done.reads.items() if d.version is not None})
+            for o in self._outcomes
+            if o.done.reads and o.action.kind == "read together"
+        ]
         return [*found.values(), *readers]
 
     def _named(self, txn_id: str | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
-from rowlock.protocol.properties import Isolation
+from rowlock.protocol.properties import CHECKSUMS, Isolation
 from rowlock_simulation.actions import Action
 from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 
@@ -18,6 +18,8 @@ _DROPPED = ("deletionVectors", "rowTracking", "inCommitTimestamp", "v2Checkpoint
 LOCKLESS = "lockless"
 """The theme and the policy whose transactions merge cells."""
 APPENDED = "appends"
+SHARED = "an application of several"
+"""The application whose steps several actors do: whoever comes first."""
 REMADE = "a table that is made again"
 POSTS = "appends between processes"
 DEFINITION = "a definition that changes"
@@ -137,6 +139,8 @@ class Role:
         if self._leaves_out:
             rows = tuple(row[:-1] for row in rows)
         app = (f"app {self._name}", number) if self._number % 2 else None
+        if app is not None and self._rng.random() < 0.3:
+            app = SHARED, number
         posts = (self._posts or self._leaves_out) and self._rng.random() < 0.8
         return replace(self._statements(number, Append(rows), app=app), posts=posts)
 
@@ -191,7 +195,8 @@ class Role:
 
     def _dropper(self, number: int) -> Action:
         feature = self._rng.choice([*_DROPPED, "deletionVectors", "deletionVectors", "rowTracking"])
-        return Action(number, "drop feature", feature=feature, pause_s=self._pause())
+        truncates = feature == "checkpointProtection" or self._rng.random() < 0.3
+        return Action(number, "drop feature", feature=feature, truncates=truncates, pause_s=self._pause())
 
     def _enabler(self, number: int) -> Action:
         """Begins to use again what others drop."""
@@ -207,6 +212,10 @@ class Role:
         return Action(number, "replace", (Overwrite(rows),), app=app, columns=columns, pause_s=self._pause())
 
     def _alterer(self, number: int) -> Action:
+        if self._rng.random() < 0.25:
+            alters = [("unset", "owner"), ("unset", "delta.checkpointInterval", CHECKSUMS), ("feature", "domainMetadata"), ("feature", "deletionVectors")]
+            alter = self._rng.choice([*alters, ("versions", "3", "7"), ("cluster",), ("cluster", "v"), ("cluster", "k", "v")])
+            return Action(number, "alter", alter=alter, pause_s=self._pause())
         enabled = self._rng.choice(["RowTracking", "ChangeDataFeed", "InCommitTimestamps", "DeletionVectors"])
         properties = self._rng.choice(
             [
@@ -231,7 +240,7 @@ class Role:
         if verb == "add" and step == 1:
             return self._statements(number, self._fills(own))
         changed = {
-            "add": self._rng.choice([("drop", own), ("rename", own, f"{own}_renamed")]),
+            "add": self._rng.choice([("drop", own), ("rename", own, f"{own}_renamed"), ("move", own), ("comment", own, "by its owner")]),
             "add constraint": ("drop constraint", *names),
             "set not null": ("drop not null", *names),
         }
@@ -262,7 +271,7 @@ class Role:
         return Action(number, "vacuum", pause_s=self._pause())
 
     def _reader(self, number: int) -> Action:
-        return Action(number, "read", pause_s=self._pause())
+        return self._traveller(number) if self._rng.random() < 0.25 else Action(number, "read", pause_s=self._pause())
 
     def _traveller(self, number: int) -> Action:
-        return Action(number, "travel", back=self._rng.randint(0, 4), pause_s=self._pause())
+        return Action(number, "travel", back=self._rng.randint(0, 4), by_time=self._rng.random() < 0.5, pause_s=self._pause())

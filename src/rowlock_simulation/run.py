@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from rowlock.exceptions import CommitUnknown, RowlockError
+from rowlock.exceptions import ChecksumWarning, CommitUnknown, RowlockError
 from rowlock.limits import limited
 from rowlock.protocol.column_values import GENERATION_EXPRESSION, identity_metadata
 from rowlock.transaction.state.phases import Observer, use_observer
@@ -207,7 +207,7 @@ def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None
             outcome.txn_ids.append(done.receipt.txn_id)
         elif action.kind == "clone":
             clones.make(action, outcome.name, host.handles.table, done)
-        elif action.kind in ("together", "read together"):
+        elif action.kind.endswith("together"):
             together.perform(action, host.handles.table, scheduler, done)
         else:
             perform(action, host.handles.table(action.table, unaware=action.unaware), scheduler, done)
@@ -245,6 +245,7 @@ def _quiet() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.simplefilter("error", ChecksumWarning)  # nobody but Rowlock writes checksums here
             yield
     finally:
         logger.disabled = before

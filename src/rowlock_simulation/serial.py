@@ -70,6 +70,8 @@ class SerialTable:
                 self.defaults = {**self.defaults, names[0]: int(names[1])}
             case "drop default":
                 self.defaults = {c: value for c, value in self.defaults.items() if c != names[0]}
+            case "move":
+                self.columns = tuple(c for before in self.columns if before != names[0] for c in ((before, *names) if before == "w" else (before,)))
             case "add constraint":
                 self.checks += names[1:]
                 self.rows = [self._new(row) for row in self.rows]

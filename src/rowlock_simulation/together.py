@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rowlock import clock
 from rowlock.protocol.actions import SetTransaction
-from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, commit, heads_together
+from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, commit, heads_at, heads_together
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.transaction import RERUNS, Table, Transaction, run_again
 from rowlock.transaction.two_phase.prepare import Part
@@ -39,7 +39,13 @@ def perform(action: Action, table: Callable[[int], Table], scheduler: Scheduler,
         done.together = _transaction(action, table, scheduler, done)
         return
     numbers = [n for n, _ in action.parts]
-    for n, head in zip(numbers, heads_together([table(n).state for n in numbers], to_read=True), strict=True):
+    states = [table(n).state for n in numbers]
+    if action.kind == "read together":
+        heads = heads_together(states, to_read=True)
+    else:
+        times = states[0].log.commit_times()
+        heads = heads_at(states, [times[max(0, len(times) - 1 - action.back)][1]] * len(states))
+    for n, head in zip(numbers, heads, strict=True):
         done.reads[n] = Done()
         read(table(n), head, scheduler, done.reads[n])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from rowlock.transaction import multi_table
 from rowlock.transaction.state import shared
 from rowlock.transaction.two_phase import close
 from rowlock.transaction.two_phase.prepare import Part
+from rowlock_simulation import together
 from rowlock_simulation.draw_tables import STRANGERS, draw_tables
 from rowlock_simulation.run import run
 
@@ -33,6 +35,11 @@ def _move(part: Part, head: Any) -> None:
     super(Part, part).move_to(head)
 
 
+def _each_by_itself(states: Sequence[Any], times_ms: Sequence[int]) -> list[Any]:
+    times = [state.log.commit_times() for state in states]
+    return [state.log.at_timestamp(sorted((of[0][1], ms, of[-1][1]))[1]) for state, ms, of in zip(states, times_ms, times, strict=True)]
+
+
 @pytest.mark.parametrize(
     ("where", "name", "wrong", "theme", "told", "first"),
     [
@@ -42,9 +49,10 @@ def _move(part: Part, head: Any) -> None:
         (close, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 74),
         (Part, "is_only_read", property(lambda _: False), "copies", "no serial order", 65),
         (Part, "move_to", _move, "transfers", "decided", 461),
+        (together, "heads_at", _each_by_itself, "transfers", "by half", 3),
         (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order", 11),
-        (shared, "_is_open", lambda head: False, "transfers", "which is open there", 21215),
-        (shared, "_laid_over", lambda state, head: replace(head, txns={}), "transfers", "saw other rows", 67),
+        (shared, "_is_open", lambda head: False, "copies", "which is open there", 335),
+        (shared, "_laid_over", lambda state, head: replace(head, txns={}), "one table beside several", "saw other rows", 82),
     ],
 )
 def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, told: str, first: int) -> None:

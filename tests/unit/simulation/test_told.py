@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rowlock.exceptions import InvalidInput, VersionNotFound
+from rowlock.log import checksums
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance import restore
@@ -26,7 +28,7 @@ def _refuses(*_: Any, **__: Any) -> Any:
     raise InvalidInput("made up")
 
 
-_row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actions.read
+_row_counts, _tombstones, _history, _read = metrics.row_counts, TableLog.tombstones, TableLog.history, actions.read
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,8 @@ _row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actio
         (actions, "parameters", _refuses, "failed without a reason: InvalidInput", 0),
         (metrics, "row_counts", lambda txn: {kind: n + 1 for kind, n in _row_counts(txn).items()}, "metrics of version", 0),
         (metrics, "_whole_files", lambda files: ([], list(files.removes)), "metrics of version", 0),
-        (onto_head, "refuse_on_append_only", lambda head: None, "append-only: version", 29),
-        (restore, "with_marks_of", lambda metadata, head: metadata, "was given 2 times", 559),
+        (onto_head, "refuse_on_append_only", lambda head: None, "append-only: version", 18),
+        (restore, "with_marks_of", lambda metadata, head: metadata, "was given 2 times", 32),
         (LiveFiles, "total_size_bytes", property(lambda _: 7), "the size of version", 0),
         (TableLog, "tombstones", lambda *given: _tombstones(*given)[1:], "removed files, by checkpoints or by the log alone", 0),
         (
@@ -47,6 +49,9 @@ _row_counts, _tombstones, _read = metrics.row_counts, TableLog.tombstones, actio
             "had been acknowledged",
             0,
         ),
+        (TableLog, "at_timestamp", lambda log, *_: log.at(0), "asked for the time of version", 18),
+        (TableLog, "history", lambda *given, **limit: [replace(c, version=0) for c in _history(*given, **limit)], "was told another history", 18),
+        (checksums, "checksum", lambda snapshot: b'{"numFiles": 1234}', "ChecksumWarning", 7),
     ],
 )
 def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:
