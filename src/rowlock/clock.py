@@ -1,6 +1,6 @@
 """Time, randomness, ids and sleeping: the only module that uses them.
 
-Everything else in Rowlock asks the current `Clock`, so that a simulation can replace all four at once and repeat a
+Everything else in Rowlock asks the current `SystemClock`, so that a simulation can replace all four at once and repeat a
 run from its seed.  The linter bans `time`, `random`, `uuid.uuid4` and `datetime.now` elsewhere.  Safety never depends
 on a clock: times are for people to read.
 """
@@ -13,30 +13,11 @@ import random
 import time
 import uuid
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
-
-
-class Clock(Protocol):
-    """A source of time, randomness and ids.  All methods run on the driver and are safe to call from any thread."""
-
-    def now_ms(self) -> int:
-        """Wall-clock time in milliseconds since the epoch (UTC)."""
-
-    def monotonic_s(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean something."""
-
-    def sleep(self, seconds: float) -> None:
-        """Pauses the calling thread."""
-
-    def random(self) -> float:
-        """A float in [0, 1), for jitter."""
-
-    def new_id(self) -> uuid.UUID:
-        """A fresh random UUID (version 4)."""
+from typing import NamedTuple
 
 
 class SystemClock:
-    """The clock, sleep and random numbers of the operating system."""
+    """Time, sleep, random numbers and ids of the operating system, for any thread; the functions of this module say what each is.  A simulation overrides them all."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -56,16 +37,16 @@ class SystemClock:
 
 _MOST_DOUBLINGS = 64
 """After this many tries a wait no longer grows: 2.0 ** 1024 would overflow."""
-_current: Clock = SystemClock()
+_current = SystemClock()
 
 
-def current() -> Clock:
+def current() -> SystemClock:
     """The clock that is in use."""
     return _current
 
 
 @contextlib.contextmanager
-def use(clock: Clock) -> Iterator[Clock]:
+def use(clock: SystemClock) -> Iterator[SystemClock]:
     """Uses another clock for the whole process until the block ends."""
     global _current
     before, _current = _current, clock

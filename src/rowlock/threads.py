@@ -1,6 +1,6 @@
 """Threads, locks and pools: what lets another thread run is asked for here, as time is in `clock`.
 
-Everything else in Rowlock asks the current `Threads` for a thread, and for each lock that is held while a store is called, so that a
+Everything else in Rowlock asks the current `SystemThreads` for a thread, and for each lock that is held while a store is called, so that a
 simulation can decide who runs.  Locks that guard a few lines of memory are `threading.Lock` where they are used.
 
 A script may end while threads of its own still append or read.  From then on the interpreter starts no thread and no pool takes
@@ -51,33 +51,8 @@ class Event(Protocol):
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
-class Threads(Protocol):
-    """A source of threads and of what they wait for."""
-
-    def lock(self) -> Lock:
-        """A new lock."""
-
-    def reentrant_lock(self) -> ReentrantLock:
-        """A new lock that its thread may acquire again."""
-
-    def event(self) -> Event:
-        """A new flag, not set."""
-
-    def start(self, call: Callable[[], object], name: str) -> None:
-        """Runs `call` in a thread that does not keep the program alive.  Raises RuntimeError where no thread can be started."""
-
-    def side_by_side(self, call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-        """Calls `call` on each item, in at most `threads` threads (see the function of this name)."""
-
-    def of_process(self, make: Callable[[], T]) -> T:
-        """The one object of this process that `make` made at first use."""
-
-    def of_thread(self, make: Callable[[], T]) -> T:
-        """The one object of the calling thread that `make` made at first use."""
-
-
 class SystemThreads:
-    """The threads and locks of the interpreter."""
+    """The threads and locks of the interpreter; the functions of this module say what each method does.  A simulation overrides them all."""
 
     def __init__(self) -> None:
         self.forget()
@@ -130,7 +105,7 @@ class SystemThreads:
 
 
 _SYSTEM = SystemThreads()
-_current: Threads = _SYSTEM
+_current = _SYSTEM
 
 
 def after_fork(call: Callable[[], None]) -> None:
@@ -150,7 +125,7 @@ after_fork(_SYSTEM.forget)
 
 
 @contextlib.contextmanager
-def use(threads: Threads) -> Iterator[None]:
+def use(threads: SystemThreads) -> Iterator[None]:
     """Uses another source of threads for the whole process until the block ends."""
     global _current
     before, _current = _current, threads

@@ -17,7 +17,7 @@ _SWITCH_AT_LOCK = 0.25
 """How often a lock that is free lets others run before it is taken."""
 
 
-class SimulatedClock:
+class SimulatedClock(clock.SystemClock):
     """A clock for each simulated process, by virtual time: with the skew and drift of the process whose actor asks."""
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -127,7 +127,7 @@ class SimulatedEvent:
         return self._set
 
 
-class SimulatedThreads:
+class SimulatedThreads(threads.SystemThreads):
     """Threads as actors of a scheduler, in the process of the actor that starts them.  Pools run their calls one after another, in a drawn order."""
 
     def __init__(self, scheduler: Scheduler) -> None:
