@@ -18,7 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from rowlock import clock, extras, threads
 
@@ -64,16 +64,6 @@ class Work:
         """The work as one line of text."""
         what = f"{self._title}: {self._step}" if self._step else self._title
         return ", ".join(part for part in (what, self._counted, f"{now_s - self.began_s:.0f} s") if part)
-
-
-class Screen(Protocol):
-    """Where lines are shown."""
-
-    def show(self, lines: Sequence[str]) -> None:
-        """Shows these lines in place of the ones before."""
-
-    def clear(self) -> None:
-        """Leaves nothing of what was shown."""
 
 
 class _Board:
@@ -134,12 +124,14 @@ class _Terminal:
         self._live.start()
 
     def show(self, lines: Sequence[str]) -> None:
+        """Shows these lines in place of the ones before."""
         from rich.text import Text
 
         text = Text("\n".join("".join(c if c.isprintable() else "�" for c in line) for line in lines), style="dim", no_wrap=True, overflow="ellipsis")
         self._live.update(text, refresh=True)
 
     def clear(self) -> None:
+        """Leaves nothing of what was shown."""
         self._live.stop()
 
 
@@ -159,6 +151,7 @@ class _Notebook:
         self._shown.update({"text/plain": "", "text/html": ""}, raw=True)
 
 
+Screen = _Terminal | _Notebook
 _current: ContextVar[Work | None] = ContextVar("the piece of work that this thread is at", default=None)
 
 

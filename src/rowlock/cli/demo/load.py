@@ -17,11 +17,10 @@ import datetime
 import decimal
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from math import gcd
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,37 +31,9 @@ INITIAL = "initial.parquet"
 SPEC = "load.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Erasure:
-    """A GDPR delete: deletes the rows that have these values."""
-
-    values: tuple[tuple[str, Any], ...]
-
-    @property
-    def predicate(self) -> str:
-        return " AND ".join(f"{quote(name)} = {literal(value)}" for name, value in self.values)
-
-
-class Load(Protocol):
-    """The merges and deletes of the demo.
-
-    `key` are the columns that identify a row.  A matching merge replaces a row's columns, but adds to those in `sums`.
-    """
-
-    key: tuple[str, ...]
-    sums: tuple[str, ...]
-    streams: tuple[str, ...]
-
-    def batch(self, stream: str, number: int) -> pl.DataFrame:
-        """The source rows of merge number `number` of a stream: existing and new keys, each at most once, columns as in the table."""
-
-    def erasure(self, number: int) -> Erasure:
-        """The delete that the GDPR process runs as number `number`."""
-
-
-def save_spec(work: Path, spec: Mapping[str, Any]) -> None:
-    """Writes the description of a load into the work folder."""
-    (work / SPEC).write_text(json.dumps(spec))
+def predicate(values: Mapping[str, Any]) -> str:
+    """The condition of a GDPR delete of the rows that have these values."""
+    return " AND ".join(f"{quote(name)} = {literal(value)}" for name, value in values.items())
 
 
 def merge_condition(load: Load) -> str:
@@ -110,7 +81,10 @@ SCHEMA = pl.Schema(
 
 
 class Sales:
-    """The load of generated sales over a table that starts with `rows` orders."""
+    """The load of generated sales over a table that starts with `rows` orders.
+
+    `key` are the columns that identify a row.  A matching merge replaces a row's columns, but adds to those in `sums`.
+    """
 
     key: tuple[str, ...] = ("order_id",)
     sums: tuple[str, ...] = ("quantity", "amount")
@@ -125,9 +99,10 @@ class Sales:
         orders = _orders(np.arange(rows, dtype=np.int64), START, salt=0)
         totals = _totals(orders, START)
         pl.concat([orders, totals]).write_parquet(work / INITIAL)
-        save_spec(work, {"kind": "sales", "rows": rows})
+        (work / SPEC).write_text(json.dumps({"rows": rows}))
 
     def batch(self, stream: str, number: int) -> pl.DataFrame:
+        """The source rows of merge number `number` of a stream: existing and new keys, each at most once, columns as in the table."""
         parity = self.streams.index(stream)  # even orders are the US's, odd ones the UK's
         known = (self.rows // 2) + number * NEW
         again = _mix(np.arange(EXISTING, dtype=np.int64) + number * EXISTING, salt=17 + parity) % max(known, 1)
@@ -137,9 +112,9 @@ class Sales:
         orders = _orders(ids, when, salt=number + 1)
         return pl.concat([orders, _totals(orders, when)])
 
-    def erasure(self, number: int) -> Erasure:
-        customer = int(_mix(np.array([number], dtype=np.int64), salt=5)[0] % CUSTOMERS) + 1
-        return Erasure((("customer_id", customer),))
+    def erasure(self, number: int) -> dict[str, Any]:
+        """The values of the rows that delete number `number` deletes."""
+        return {"customer_id": int(_mix(np.array([number], dtype=np.int64), salt=5)[0] % CUSTOMERS) + 1}
 
 
 def _orders(ids: np.ndarray[tuple[int], np.dtype[np.int64]], when: datetime.datetime, *, salt: int) -> pl.DataFrame:
@@ -208,7 +183,7 @@ class Staged:
         for place, part in enumerate(streams.values()):
             part.write_parquet(work / f"stream-{place}.parquet")
         rows.select(_erased_columns(rows, key)).unique(maintain_order=True).write_parquet(work / "erasures.parquet")
-        save_spec(work, {"kind": "source", "key": key, "counter": counter, "streams": list(streams)})
+        (work / SPEC).write_text(json.dumps({"key": key, "counter": counter, "streams": list(streams)}))
 
     @classmethod
     def open(cls, work: Path, spec: Mapping[str, Any]) -> Staged:
@@ -216,6 +191,7 @@ class Staged:
         return cls(key=tuple(spec["key"]), counter=spec["counter"], streams=streams, erasures=pl.read_parquet(work / "erasures.parquet"))
 
     def batch(self, stream: str, number: int) -> pl.DataFrame:
+        """As of `Sales`."""
         rows = self._rows[stream]
         first = _first(rows)
         half = max(1, min(LARGEST_BATCH, len(rows) // 25) // 2)
@@ -224,16 +200,20 @@ class Staged:
         again = sorted({(number * 7919 + place * step) % first for place in range(min(half, first))})
         return pl.concat([rows[again], fresh]).with_columns(pl.lit(number + 1, pl.Int32).alias(self.counter))
 
-    def erasure(self, number: int) -> Erasure:
+    def erasure(self, number: int) -> dict[str, Any]:
+        """As of `Sales`."""
         count = len(self._erasures)
         step = next(s for s in range(max(1, int(count * 0.618)), count + 1) if gcd(s, count) == 1 or count == 1)
-        return Erasure(tuple(self._erasures.row(number * step % count, named=True).items()))
+        return self._erasures.row(number * step % count, named=True)
+
+
+Load = Sales | Staged
 
 
 def open_load(work: Path) -> Load:
     """The load that was prepared in a work folder; each process of the demo opens it."""
     spec = json.loads((work / SPEC).read_text())
-    return Sales(rows=spec["rows"]) if spec["kind"] == "sales" else Staged.open(work, spec)
+    return Sales(rows=spec["rows"]) if "rows" in spec else Staged.open(work, spec)
 
 
 def _first(rows: pl.DataFrame) -> int:

@@ -20,7 +20,7 @@ _EXPECTED = " expected"
 def replayed(load: Load, rows: pl.DataFrame, record: Mapping[str, Any]) -> pl.DataFrame:
     """The rows after one more committed statement."""
     if record["kind"] == "delete":
-        erased = (pl.col(name).eq_missing(pl.lit(value, rows.schema[name])) for name, value in load.erasure(record["number"]).values)
+        erased = (pl.col(name).eq_missing(pl.lit(value, rows.schema[name])) for name, value in load.erasure(record["number"]).items())
         return rows.filter(~pl.all_horizontal(*erased))
     if record["kind"] != "merge":
         return rows

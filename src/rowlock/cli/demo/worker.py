@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import typer
 
 import rowlock
 from rowlock import DeltaTable, clock
-from rowlock.cli.demo.load import Load, merge_condition, open_load
+from rowlock.cli.demo.load import Load, merge_condition, open_load, predicate
 from rowlock.cli.demo.scoreboard import commit_event
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.schema import quote
@@ -80,8 +81,7 @@ def statements(spark: Any, t: DeltaTable, load: Load, role: str, name: str) -> I
         if role == "merge":
             yield Statement({"kind": "merge", "stream": name, "number": number}, _merge(spark, t, load, name, number))
         elif role == "delete":
-            predicate = load.erasure(number).predicate
-            yield Statement({"kind": "delete", "number": number}, lambda predicate=predicate: t.delete(predicate), ERASE_PAUSE_S)  # type: ignore[misc]
+            yield Statement({"kind": "delete", "number": number}, partial(t.delete, predicate(load.erasure(number))), ERASE_PAUSE_S)
         else:
             yield Statement({"kind": "optimize", "number": number}, lambda: t.optimize().executeCompaction(), OPTIMIZE_PAUSE_S)
 

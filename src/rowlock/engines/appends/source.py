@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,15 +33,6 @@ _spent: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
 _lock = threads.module_lock()
 
 
-class Rows(Protocol):
-    """Rows of one Arrow schema."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-    def tables(self) -> Iterator[pa.Table]:
-        """All rows, piece by piece.  Raises InvalidInput where they cannot be read a second time."""
-
-
 class Held:
     """Rows of a table in memory, which can be read any number of times."""
 
@@ -49,6 +40,7 @@ class Held:
         self.schema, self._table = table.schema, table
 
     def tables(self) -> Iterator[pa.Table]:
+        """All rows, piece by piece."""
         step = max(1, self._table.num_rows * limits().stream_piece_bytes // max(1, self._table.nbytes))
         for start in range(0, self._table.num_rows, step):
             yield self._table.slice(start, step)
@@ -81,6 +73,9 @@ class Streamed:
             if self._kept is not None:
                 self._kept = [*self._kept, table] if kept_bytes <= limits().stream_kept_bytes else None
             yield table
+
+
+Rows = Held | Streamed
 
 
 def rows_of(data: Any) -> Rows:
