@@ -16,7 +16,7 @@ BUDGETS = {
     "advice": 1602,  # one reader of fields that any program may have written
     "api": 8305,  # the last 5: an INSERT by position is bound anew where a column was renamed meanwhile; before it 11: until when the owner of a transaction over several tables waits; 3 before: a table that is replaced with rows is a step of an application; before it 18: defaults and comments of columns stay where a table is replaced by its own rows, or a stream makes one
     "boundary": 747,  # the last 4: the ids of the rows of one file, which engines/spark told itself before
-    "cli": 3094,  # each command is written once, where it is carried out; the demos share their processes, events and verdicts
+    "cli": 3083,  # each command is written once, where it is carried out; the demos share their processes, events and verdicts
     "conflict": 812,  # the last 2: the rules that a rebase settles, which advice told itself
     "engines/appends": 369,
     "engines/spark": 11025,  # the last 3: a Java map is read in one place, for five callers; before it 207 went to parquet with the curves; the last 5: a char column of partitions has the mark of one; before it 27: queries that are stopped at the end of their program; the last 59: char(n) and varchar(n) within structs, arrays and maps, as the session takes them; conditions of a MERGE see the columns of now

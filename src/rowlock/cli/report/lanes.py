@@ -10,10 +10,11 @@ waited for a turn, rebased, wrote and put up to the end.  What lies between is n
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from rowlock import display
 from rowlock.advice.history import History, Run, Writer
@@ -53,8 +54,8 @@ class Axis:
     def __init__(self, spans: Sequence[tuple[float, float]]) -> None:
         busy = _merged(spans)
         total = sum(end - begin for begin, end in busy) or 1000.0
-        self._times, self._marks, self.cuts = list[float](), list[float](), list[Cut]()
-        at, gaps = 0.0, list[tuple[float, float, float]]()
+        self._times, marks, gaps = list[float](), list[float](), list[tuple[float, float, float]]()
+        at = 0.0
         for n, (begin, end) in enumerate(busy):
             if n:
                 idle = begin - busy[n - 1][1]
@@ -63,20 +64,15 @@ class Axis:
                     gaps.append((at, at + shown, idle))
                 at += shown
             self._times += [begin, end]
-            self._marks += [at, at + (end - begin)]
-            at = self._marks[-1]
-        self._scale = (_RIGHT - _LEFT) / at if at else 0.0
-        self.cuts = [Cut(_LEFT + self._scale * (a + b) / 2, self._scale * (b - a), _duration(idle / 1000)) for a, b, idle in gaps]
+            marks += [at, at + (end - begin)]
+            at = marks[-1]
+        scale = (_RIGHT - _LEFT) / at if at else 0.0
+        self._places = [_LEFT + scale * mark for mark in marks]
+        self.cuts = [Cut(_LEFT + scale * (a + b) / 2, scale * (b - a), _duration(idle / 1000)) for a, b, idle in gaps]
 
     def x(self, at_ms: float) -> float:
         """The place of a time, in percent; times outside of all spans are put at the ends."""
-        n = bisect_right(self._times, at_ms)
-        if n == 0:
-            return _LEFT
-        if n == len(self._times):
-            return _LEFT + self._scale * self._marks[-1]
-        (t0, t1), (m0, m1) = self._times[n - 1 : n + 1], self._marks[n - 1 : n + 1]
-        return _LEFT + self._scale * (m0 + (m1 - m0) * (at_ms - t0) / (t1 - t0) if t1 > t0 else m0)
+        return float(np.interp(at_ms, self._times, self._places)) if self._times else _LEFT
 
     def ticks(self) -> list[Tick]:
         """Labels of round times within the busy spans, and of the beginning of each span; none overlaps another."""
@@ -354,18 +350,11 @@ def _lines(bars: Sequence[Bar]) -> tuple[list[Line], int]:
     by_version = {b.run.version: b for b in bars if b.run.version is not None}
     out: list[Line] = []
     for bar in bars:
-        for version, rules in _met(bar.run).items():
+        raised = {m.version for m in bar.run.met if m.rule}
+        for version in dict.fromkeys(m.version for m in bar.run.met):
             winner = by_version.get(version)
             if winner is not None and winner.y != bar.y:
                 x = min(max(winner.end, bar.x), bar.end)
-                out.append(Line(x, winner.y + MIDDLE, bar.y + MIDDLE, bar.run.failed and rules > 0))
+                out.append(Line(x, winner.y + MIDDLE, bar.y + MIDDLE, bar.run.failed and version in raised))
     out.sort(key=lambda line: line.x)
     return out[-MAX_LINES:], max(0, len(out) - MAX_LINES)
-
-
-def _met(run: Run) -> Counter[int]:
-    """The versions that a run met, each with the number of these conflicts that raised an error."""
-    raised: Counter[int] = Counter()
-    for m in run.met:
-        raised[m.version] += bool(m.rule)
-    return raised
