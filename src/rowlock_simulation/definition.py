@@ -1,4 +1,4 @@
-"""What the log says of the table itself: its protocol lists what its properties need, and its in-commit timestamps grow."""
+"""What the log says of the table itself: its protocol lists what its properties need, its in-commit timestamps grow, and no version is empty."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ NEEDS = {
     "delta.enableTypeWidening": "typeWidening",
 }
 """The table feature that a property needs where it is true."""
+CHANGES = ("UPDATE", "DELETE", "MERGE", "OPTIMIZE")
+"""Operations that commit no version where they find nothing to do."""
 SINCE = "delta.inCommitTimestampEnablementVersion"
 LEGACY = {"changeDataFeed": 4, "columnMapping": 5, "checkConstraints": 3}
 """From which version of the writer on a protocol without a list of features has them."""
@@ -53,6 +55,8 @@ class Definition:
         if not _supports(self._protocol, "rowTracking"):
             self._without_ids = commit.version
         wrong += self._unlisted(commit)
+        if commit.info is not None and commit.info.operation in CHANGES and not (commit.adds or commit.removes or commit.txns or commit.metadata):
+            wrong.append(f"empty: version {commit.version} is of {commit.info.operation}, and changes nothing")
         begins = commit.version > 0 and not stamped and self._is_true("delta.enableInCommitTimestamps")
         if begins and (since := self._metadata.configuration.get(SINCE)) != str(commit.version):
             wrong.append(f"time: version {commit.version} begins in-commit timestamps, and says {since}")

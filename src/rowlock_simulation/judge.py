@@ -23,6 +23,7 @@ from rowlock.protocol.names import commit_key
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
+from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.feed import Bag, Feed
 from rowlock_simulation.history import History
@@ -63,8 +64,9 @@ def verdict_of(
         verdict.check_outcomes()
         verdict.check_readers()
         verdict.violations += wrongly_deleted(plan, history, commits) if not history.table else []
-        if not verdict.violations:
+        if not verdict.violations and verdict.bags:
             _check_head(verdict, table)
+            verdict.violations += badly_cleaned(table, verdict.folded) if plan.night_s else []
     return verdict
 
 
@@ -414,8 +416,6 @@ class Verdict:
 
 def _check_head(verdict: Verdict, table: Table) -> None:
     """The newest version, read by the code under test from checkpoints and all, is that of the raw log."""
-    if not verdict.bags:
-        return
     head = table.refresh()
     rows: list[Mapping[str, Any]] = []
     files = list(head.files.adds())

@@ -36,7 +36,8 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
             return not any(a.alter[:1] in (("add constraint",), ("set not null",)) for actor in plan.actors for a in actor.actions)
         case StatementRefused():
             refuses = any(a.properties.get("delta.appendOnly") == "true" for actor in plan.actors for a in actor.actions)
-            return not (refuses or kind in ("alter", "drop feature", "clone") or "being dropped" in text or (kind == "restore" and plan.night_s > 0))
+            drops = "being dropped" in text and any(a.kind == "drop feature" for actor in plan.actors for a in actor.actions)
+            return not (refuses or kind in ("alter", "drop feature", "clone") or drops or (kind == "restore" and plan.night_s > 0))
         case InvalidInput():
             return kind != "alter"
         case VersionNotFound():

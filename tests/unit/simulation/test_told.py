@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowlock.exceptions import InvalidInput, VersionNotFound
-from rowlock.log import checksums
+from rowlock.log import checksums, cleanup
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance import restore
@@ -51,6 +51,7 @@ _row_counts, _tombstones, _history, _read = metrics.row_counts, TableLog.tombsto
         ),
         (TableLog, "at_timestamp", lambda log, *_: log.at(0), "asked for the time of version", 18),
         (TableLog, "history", lambda *given, **limit: [replace(c, version=0) for c in _history(*given, **limit)], "was told another history", 18),
+        (cleanup, "_choose", lambda *_: None, "cleanup: _delta_log/00000000000000000000.json is left", 0),
         (checksums, "checksum", lambda snapshot: b'{"numFiles": 1234}', "ChecksumWarning", 7),
     ],
 )
