@@ -316,21 +316,27 @@ def _where(writer: Writer, runs: Sequence[Run]) -> str:
     return f"{len(processes)} process{'es' if len(processes) > 1 else ''} on {on}"
 
 
+def free_rows(spans: Sequence[tuple[float, float]], most: int | None = None) -> list[int]:
+    """For each span, by their beginnings, the first row from 1 on that is free; beyond `most` rows the last one, over another span."""
+    ends, out = list[float](), list[int]()
+    for begin, end in spans:
+        row = next((n for n, e in enumerate(ends) if e <= begin), len(ends) if len(ends) != most else len(ends) - 1)
+        ends[row : row + 1] = [end]
+        out.append(row + 1)
+    return out
+
+
 def _placed(runs: Sequence[Run], axis: Axis, top: int) -> tuple[list[Bar], int]:
-    """(the bars of a lane, the number of its rows): a bar is put into the first row that is free, beyond MAX_ROWS over another."""
-    ends: list[float] = []
-    placed: list[tuple[int, Bar]] = []
-    for run in sorted(runs, key=begin_of):
-        x, end = axis.x(begin_of(run)), axis.x(float(run.at_ms or 0))
-        width = max(end - x, _NARROW)
-        row = next((n for n, e in enumerate(ends) if e <= x), len(ends))
-        if row == len(ends) and row < MAX_ROWS:
-            ends.append(0.0)
-        row = min(row, MAX_ROWS - 1)
-        parts = (Part(p.name, axis.x(p.begin_ms), axis.x(p.end_ms) - axis.x(p.begin_ms)) for p in phases_of(run))
-        placed.append((row, Bar(run, x, width, top + ROW * row, tuple(p for p in parts if p.width > 0.02))))
-        ends[row] = x + width
-    return _named(placed), len(ends)
+    """(the bars of a lane, the number of its rows)."""
+    bars = [_bar(run, axis) for run in sorted(runs, key=begin_of)]
+    rows = free_rows([(bar.x, bar.end) for bar in bars], MAX_ROWS)
+    return _named([(row, replace(bar, y=top + ROW * (row - 1))) for row, bar in zip(rows, bars, strict=True)]), max(rows)
+
+
+def _bar(run: Run, axis: Axis) -> Bar:
+    x = axis.x(begin_of(run))
+    parts = (Part(p.name, axis.x(p.begin_ms), axis.x(p.end_ms) - axis.x(p.begin_ms)) for p in phases_of(run))
+    return Bar(run, x, max(axis.x(float(run.at_ms or 0)) - x, _NARROW), 0, tuple(p for p in parts if p.width > 0.02))
 
 
 def _named(placed: Sequence[tuple[int, Bar]]) -> list[Bar]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.advice.history import History, Run, Writer
-from rowlock.cli.report.lanes import WORDS, begin_of, label, phases_of
+from rowlock.cli.report.lanes import WORDS, begin_of, free_rows, label, phases_of
 
 _WITHIN_MS = 0.001
 """An arrow begins so long before the end of the winner's event: at its end it would belong to the next one."""
@@ -26,24 +26,12 @@ def trace(history: History) -> dict[str, Any]:
     for pid, (writer, runs) in enumerate(writers.items(), 1):
         name = f"{label(writer)} ({writer.where})" if writer.where else label(writer)
         events.append({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}})
-        for tid, run in _threads(runs):
+        ordered = sorted(runs, key=begin_of)
+        for tid, run in zip(free_rows([(begin_of(run), float(run.at_ms or 0)) for run in ordered]), ordered, strict=True):
             places[id(run)] = pid, tid
             events += _events(run, pid, tid)
     events += _arrows(history, places)
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"table": history.table, "unit": "microseconds since the epoch, UTC"}}
-
-
-def _threads(runs: list[Run]) -> list[tuple[int, Run]]:
-    """The runs of one writer with a number each, so that those with the same number do not overlap."""
-    ends: list[float] = []
-    out = []
-    for run in sorted(runs, key=begin_of):
-        row = next((n for n, end in enumerate(ends) if end <= begin_of(run)), len(ends))
-        if row == len(ends):
-            ends.append(0.0)
-        ends[row] = float(run.at_ms or 0)
-        out.append((row + 1, run))
-    return out
 
 
 def _events(run: Run, pid: int, tid: int) -> list[dict[str, Any]]:
