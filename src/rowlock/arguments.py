@@ -136,7 +136,7 @@ def _by_text(value: Any, name: str, optional: bool) -> Mapping[str, Any]:
     return value
 
 
-def sql_values(value: Any, name: str) -> Mapping[str, Any] | list[Any] | None:
+def sql_values(value: Any, name: str) -> dict[str, Any] | list[Any] | None:
     """The values of a statement's parameters: a mapping by name, a list by position, or None.  Raises WrongType."""
     if value is None:
         return None

@@ -54,7 +54,7 @@ def enable(spark: SparkSession) -> SparkSession:
     """
     check_classic(expressions.session(spark, "spark"), "rowlock.enable")
     with _enabling:
-        session.enable(spark, answers.SparkAnswers())
+        session.enable(spark, answers.ANSWERS)
         insert.refuse_options(_is_delta)
     return spark
 

@@ -299,13 +299,16 @@ def following(spark: SparkSession, path: str, version: int | None = None, timest
     return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata), fixed=version is not None or timestamp is not None)
 
 
-def scan(spark: SparkSession, table: str, version: int | None, columns: str, hidden: list[str] | None, versions: Any) -> Any:
-    """The plan of a scan with its files: of `version`, of the version that the query reads already, or of the newest (see `Answers.scan`).
+def scan(spark: SparkSession, table: str, version: str | None, columns: str, hidden: str | None, versions: Any) -> Any:
+    """The plan of a table's rows with its files, when a query runs: of `version`, of the version that the query reads already, or of the newest.
+
+    `columns` is what the reader was told of the columns; with `hidden` the column `_metadata` of these fields, with commas between them, comes last.  `versions`
+    (a Java map) holds the version of each table that the query reads already, and gets this one.
 
     Raises SchemaMismatch where the rows do not fit the columns that the reader was told, TableNotFound.
     """
     handle = Handle(spark, table)
-    snapshot = handle.at(version) if version is not None else _newest(handle, versions.get(table))
+    snapshot = handle.at(int(version)) if version is not None else _newest(handle, versions.get(table))
     if version is None:
         versions.put(table, snapshot.version)
         if (why := incompatible(columns, snapshot)) is not None:
@@ -315,7 +318,7 @@ def scan(spark: SparkSession, table: str, version: int | None, columns: str, hid
                 condition=named(_CHANGED),
                 version=snapshot.version,
             )
-    return scanned_plan(handle.evaluator, snapshot, names_in(columns), fixed=version is not None, hidden=hidden)
+    return scanned_plan(handle.evaluator, snapshot, names_in(columns), fixed=version is not None, hidden=None if hidden is None else hidden.split(","))
 
 
 def _newest(handle: Handle, version: int | None) -> Snapshot:

@@ -9,7 +9,7 @@ from typing import Literal
 from rowlock import arguments
 from rowlock.api import expressions, frames
 from rowlock.api.connect import check_classic
-from rowlock.api.sql.answers import SparkAnswers
+from rowlock.api.sql.answers import ANSWERS
 from rowlock.api.stream_source.options import STORAGE
 from rowlock.api.stream_source.source import columns
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
@@ -94,7 +94,7 @@ def read(
     given |= {f"{STORAGE}{name}": value for name, value in arguments.text_by_text(storage_options or {}, "storage_options").items()}
     given["path"] = str(path)
     schema = columns(spark, given, None)
-    return spark.readStream.format(stream_source(spark, SparkAnswers())).schema(schema).options(**given).load()
+    return spark.readStream.format(stream_source(spark, ANSWERS)).schema(schema).options(**given).load()
 
 
 def sink(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,45 +49,42 @@ def add_columns(target: Target, plan: Any) -> None:
         path = () if parent is None else tuple(str(p) for p in nodes.items(parent.name()))
         field = field_of(str(c.colName()), str(c.dataType().sql()), nodes.option(c.comment()), target.path)
         new.append((path, replace(field, nullable=bool(c.nullable())), _position(target, c.position())))
-    handle = Handle(target.spark, target.path)
-    alteration.add_fields(handle.state, handle.table.engine, new)
+    _change(target, alteration.add_fields, new)
 
 
 def replace_columns(target: Target, plan: Any) -> None:
     """ALTER TABLE ... REPLACE COLUMNS: the order and the comments of the columns, and more of them."""
-    columns = [
-        field_of(str(c.colName()), str(c.dataType().sql()), target.nodes.option(c.comment()), target.path) for c in target.nodes.items(plan.columnsToAdd())
-    ]
-    handle = Handle(target.spark, target.path)
-    alteration.replace_columns(handle.state, handle.table.engine, StructType(tuple(columns)))
+    said = target.nodes.items(plan.columnsToAdd())
+    columns = (field_of(str(c.colName()), str(c.dataType().sql()), target.nodes.option(c.comment()), target.path) for c in said)
+    _change(target, alteration.replace_columns, StructType(tuple(columns)))
 
 
 def rename_column(target: Target, plan: Any) -> None:
     """ALTER TABLE ... RENAME COLUMN, also of a field in a struct."""
-    handle = Handle(target.spark, target.path)
-    alteration.rename_column(handle.state, handle.table.engine, _path(target, plan.column()), str(plan.newName()))
+    _change(target, alteration.rename_column, _path(target, plan.column()), str(plan.newName()))
 
 
 def drop_columns(target: Target, plan: Any) -> None:
     """ALTER TABLE ... DROP COLUMNS [IF EXISTS], also of fields in structs."""
-    handle = Handle(target.spark, target.path)
     paths = [_path(target, c) for c in target.nodes.items(plan.columnsToDrop())]
-    if plan.ifExists():
-        there = handle.state.refresh().schema
-        paths = [p for p in paths if there.resolve(p) is not None]
-    if paths:
-        alteration.drop_columns(handle.state, handle.table.engine, paths)
+    there = target.head.schema if plan.ifExists() else None
+    if paths := [p for p in paths if there is None or there.resolve(p) is not None]:
+        _change(target, alteration.drop_columns, paths)
 
 
 def alter_columns(target: Target, plan: Any) -> None:
     """ALTER TABLE ... ALTER COLUMN, of one column or of several in one commit: a wider type, NOT NULL, a comment, a default, FIRST and AFTER."""
     specs = target.nodes.items(plan.specs()) if class_name(plan) == "AlterColumns" else [plan]
-    handle = Handle(target.spark, target.path)
-    edits = [_edit(target, spec, handle.state.refresh().schema) for spec in specs]
+    edits = [_edit(target, spec, target.head.schema) for spec in specs]
     for edit in edits:
         if edit.default is not None and len(edit.path) == 1:
-            check_new_default(handle, edit.path[0], edit.default)
-    alteration.edit_columns(handle.state, handle.table.engine, edits)
+            check_new_default(target.handle, edit.path[0], edit.default)
+    _change(target, alteration.edit_columns, edits)
+
+
+def _change(target: Target, change: Callable[..., object], *what: object) -> None:
+    """Carries out a change of the columns."""
+    change(target.handle.state, target.handle.table.engine, *what)
 
 
 def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
@@ -151,7 +149,7 @@ def cluster_by(target: Target, plan: Any) -> None:
     """ALTER TABLE ... CLUSTER BY (columns), or NONE."""
     said = target.nodes.option(plan.clusterBySpec())
     columns = [] if said is None else [tuple(str(p) for p in c.fieldNames()) for c in target.nodes.items(said.columnNames())]
-    creation.cluster_by(Handle(target.spark, target.path).state, columns)
+    creation.cluster_by(target.handle.state, columns)
 
 
 def add_constraint(target: Target, plan: Any) -> None:
@@ -193,7 +191,7 @@ def comment(target: Target, plan: Any) -> None:
     """COMMENT ON TABLE ... IS text, or NULL."""
     text = str(plan.comment()) or None
     creation.change_metadata(
-        Handle(target.spark, target.path).state,
+        target.handle.state,
         "SET TBLPROPERTIES",
         {"properties": {"comment": text or ""}},
         lambda head: replace(head.metadata, description=text),
@@ -215,7 +213,7 @@ def set_location(target: Target, plan: Any) -> None:
     place = local_path(str(plan.location()))
     if not (place.startswith("/") or ":" in place):
         raise InvalidInput(f"LOCATION {place!r} is relative, and it is not certain to what: write the whole path")
-    there, here = Handle(target.spark, place), Handle(target.spark, target.path)
+    there, here = Handle(target.spark, place), target.handle
     new, old = there.state.refresh(), here.state.refresh()
     if [(f.name.lower(), nullable_type(f.type)) for f in new.schema.fields] != [(f.name.lower(), nullable_type(f.type)) for f in old.schema.fields]:
         raise SchemaMismatch(

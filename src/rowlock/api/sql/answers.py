@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.frames import following
-from rowlock.api.sql import statements
+from rowlock.api.sql import statements, upkeep_statements
 from rowlock.api.sql.target import open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
@@ -86,7 +86,7 @@ def _is_own(parts: Any) -> bool:
     return parts is not None and len(parts) == 2 and str(parts[0]).lower() == _OWN
 
 
-def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> DataFrame:
+def run_text(spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | None) -> DataFrame:
     """See `rowlock.sql`."""
     part_of = open_part.get()  # asked here: Java may call on another thread
     nodes = Replaced(spark, lambda node: _plan(nodes, node, part_of))
@@ -96,7 +96,7 @@ def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[
             raise _not_within(own.kind)
         return _answered(spark, statements.carry_out_own(nodes, own))
     if is_enabled(spark) and part_of is None:
-        return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
+        return spark.sql(text, args)
     plan = parsed(nodes, text, args)
     if not is_command(nodes, plan):
         if class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
@@ -112,7 +112,7 @@ def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[
     if statements.answer_of(nodes, plan, True) is not None:
         return _answered(spark, statements.carry_out(nodes, plan))
     if name in HARMLESS and class_name(plan) not in ("CompoundBody", "ExplainCommand", "CreateView", "CacheTableAsSelect"):
-        return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
+        return spark.sql(text, args)
     refuse(statement_name(name), None, "rowlock.sql runs queries, and statements on Delta tables", "Use spark.sql")
 
 
@@ -142,7 +142,7 @@ _OF_SPARK = frozenset(("checkpointlocation", "queryname"))
 _NOT_IN_STREAMS = ("replaceWhere", "txnAppId", "txnVersion", "partitionOverwriteMode")
 
 
-def check_sink(options: dict[str, str], mode: str) -> None:
+def check_sink(spark: SparkSession, options: dict[str, str], partition_by: list[str], mode: str) -> None:
     """Raises where a stream cannot write with these options or in this output mode."""
     path, arguments = _arguments(options)
     if arguments.get("overwrite_schema") and mode != "Complete":
@@ -155,13 +155,13 @@ def check_sink(options: dict[str, str], mode: str) -> None:
         )
 
 
-def write_batch(spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
-    """Appends a batch to the table, or replaces its rows in output mode complete, as step `number` of the query's id."""
+def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict[str, str], partition_by: list[str], mode: str) -> None:
+    """Appends a batch of a stream, or replaces the rows by it in output mode complete, as step `number` of the query's id: once however often it is given."""
     path, arguments = _arguments(options)
     how: dict[str, Any] = (
         {"mode": "overwrite", "partition_overwrite_mode": None if arguments.get("overwrite_schema") else "static"} if mode == "Complete" else {}
     )
-    frames.write(rows, path, partition_by=partition_by, app_id=query_id(spark), app_version=number, **how, **arguments)
+    frames.write(rows, path, partition_by=partition_by, app_id=query_id(spark), app_version=int(number), **how, **arguments)
 
 
 def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
@@ -181,105 +181,99 @@ def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
 _MODES = {"Append": "append", "Overwrite": "overwrite", "ErrorIfExists": "error", "Ignore": "ignore"}
 
 
-class SparkAnswers:
-    """Carries out what Spark hands over.  One object for all sessions and threads; it holds nothing."""
+def claim(spark: SparkSession, plan: Any, top: bool) -> Any:
+    """The columns (a JVM StructType) of what a statement returns if Rowlock carries it out; None leaves it to Spark.  Raises for what is refused."""
+    nodes = Nodes(spark)
+    if not is_asked(nodes, plan):
+        return None
+    if top and is_write(plan):
+        return nodes.jvm_type(statements.NOTHING)
+    with no_table_is_no_path(class_name(plan)):
+        answer = statements.answer_of(nodes, plan, top)
+    return None if answer is None else nodes.jvm_type(answer)
 
-    def claim(self, spark: SparkSession, plan: Any, top: bool) -> Any:
-        """See `Answers`."""
-        nodes = Nodes(spark)
-        if not is_asked(nodes, plan):
+
+def claim_text(spark: SparkSession, text: str) -> Any:
+    """The same for a text that may be a statement which only Delta has."""
+    nodes = Nodes(spark)
+    statement = statements.own_statement(nodes, text) if is_asked_text(spark, text) else None
+    return None if statement is None else nodes.jvm_type(upkeep_statements.ANSWERS.get(statement.kind, statements.NOTHING))
+
+
+def carry_out(spark: SparkSession, what: Any) -> DataFrame | None:
+    """Carries out a claimed statement: a plan, or a text."""
+    nodes = Nodes(spark)
+    if not isinstance(what, str):
+        if is_write(what):
+            save(spark, *write_of(nodes, what))
             return None
-        if top and is_write(plan):
-            return nodes.jvm_type(statements.NOTHING)
-        with no_table_is_no_path(class_name(plan)):
-            answer = statements.answer_of(nodes, plan, top)
-        return None if answer is None else nodes.jvm_type(answer)
+        with no_table_is_no_path(class_name(what)):
+            return statements.carry_out(nodes, what)
+    statement = statements.own_statement(nodes, what)
+    if statement is None:
+        raise InvalidInput(f"This is no statement any more: {what}")
+    return statements.carry_out_own(nodes, statement)
 
-    def claim_text(self, spark: SparkSession, text: str) -> Any:
-        """See `Answers`."""
-        nodes = Nodes(spark)
-        statement = statements.own_statement(nodes, text) if is_asked_text(spark, text) else None
-        return None if statement is None else nodes.jvm_type(statements.own_answer(statement))
 
-    def run(self, spark: SparkSession, what: Any) -> DataFrame | None:
-        """See `Answers`."""
-        nodes = Nodes(spark)
-        if not isinstance(what, str):
-            if is_write(what):
-                self.save(spark, *write_of(nodes, what))
-                return None
-            with no_table_is_no_path(class_name(what)):
-                return statements.carry_out(nodes, what)
-        statement = statements.own_statement(nodes, what)
-        if statement is None:
-            raise InvalidInput(f"This is no statement any more: {what}")
-        return statements.carry_out_own(nodes, statement)
+def check(spark: SparkSession, command: Any) -> None:
+    """Raises where a command that Spark is about to run may change a Delta table."""
+    if serves_delta(spark):
+        Guard(spark).check(command)
 
-    def check(self, spark: SparkSession, command: Any) -> None:
-        """See `Answers`."""
-        if serves_delta(spark):
-            Guard(spark).check(command)
 
-    def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
-        """See `Answers`."""
-        if not options.get("path"):
-            raise InvalidInput('Say where the table is: spark.read.format("rowlock").load("/path/of/table")')
-        path = local_path(options["path"])
-        frame = frame_of(spark, path, options)
-        check_given_schema(schema, frame, path)
-        return analyzed(frame)
+def read(spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+    """The plan of a table's rows; `schema` is what the caller says that its columns are, as JSON."""
+    given = {name.lower(): value for name, value in options.items()}
+    if not given.get("path"):
+        raise InvalidInput('Say where the table is: spark.read.format("rowlock").load("/path/of/table")')
+    path = local_path(given["path"])
+    frame = frame_of(spark, path, given)
+    check_given_schema(schema, frame, path)
+    return analyzed(frame)
 
-    def scan(self, spark: SparkSession, table: str, version: int | None, columns: str, hidden: list[str] | None, versions: Any) -> Any:
-        """See `Answers`."""
-        return frames.scan(spark, table, version, columns, hidden, versions)
 
-    def relation(self, spark: SparkSession, node: Any) -> Any:
-        """See `Answers`."""
-        nodes = Nodes(spark)
-        found = named(nodes, node) if is_asked_name(nodes, node) else None
-        if found is not None and class_name(node) == "UnresolvedRelation" and node.isStreaming():
-            return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
-        if found is None:
-            return None
-        with no_table_is_no_path():
-            return plan_of(frame_of_named(spark, found), found.name)
+def relation(spark: SparkSession, node: Any) -> Any:
+    """The plan of an older version of a table, or of one named by its path; None where the node names no Delta table."""
+    nodes = Nodes(spark)
+    found = named(nodes, node) if is_asked_name(nodes, node) else None
+    if found is not None and class_name(node) == "UnresolvedRelation" and node.isStreaming():
+        return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
+    if found is None:
+        return None
+    with no_table_is_no_path():
+        return plan_of(frame_of_named(spark, found), found.name)
 
-    def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
-        """See `Answers`."""
-        path = place_in(options, 'Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
-        arguments = write_arguments(options, path)
-        frames.write(rows, path, mode=_MODES[mode], partition_by=partition_columns(options), **arguments)  # type: ignore[arg-type]
 
-    def sink(self, spark: SparkSession, options: dict[str, str], partition_by: list[str], mode: str) -> None:
-        """See `Answers`."""
-        check_sink(options, mode)
+def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
+    """Writes a DataFrame by format name."""
+    path = place_in(options, 'Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
+    arguments = write_arguments(options, path)
+    frames.write(rows, path, mode=_MODES[mode], partition_by=partition_columns(options), **arguments)  # type: ignore[arg-type]
 
-    def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
-        """See `Answers`."""
-        write_batch(spark, number, options, partition_by, mode, rows)
 
-    def stream_columns(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
-        """See `Answers`."""
-        return Nodes(spark).jvm_type(source.columns(spark, options, schema))
+def stream_columns(spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+    """The columns (a JVM StructType) of a stream that reads a table; `schema` is what the caller says that they are, as JSON."""
+    return Nodes(spark).jvm_type(source.columns(spark, options, schema))
 
-    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None, place: str) -> str:
-        """See `Answers`."""
-        return source.open_stream(spark, options, schema, place)
 
-    def stream(self, spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
-        """See `Answers`."""
-        if what == "stop":
-            return source.stop(number)
-        found = source.stream(number)
-        if what == "latest":
-            return found.latest(values[0], unlimited=bool(values[1]))
-        if what == "batch":
-            return found.batch(values[0], values[1])
-        if what == "committed":
-            return found.committed(values[0])
-        if what == "available_now":
-            return found.available_now()
-        return found.name if what == "name" else Nodes(spark).jvm_type(found.columns)
+def stream(spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
+    """What the source with a number is asked, see StreamSource in streams.java."""
+    if what == "stop":
+        return source.stop(number)
+    found = source.stream(number)
+    if what == "latest":
+        return found.latest(values[0], unlimited=values[1])
+    asked = getattr(found, what)
+    if what == "columns":
+        return Nodes(spark).jvm_type(asked)
+    return asked if what == "name" else asked(*values)  # batch, committed, available_now
+
+
+ANSWERS: Mapping[str, Callable[..., Any]] = {
+    "claim": claim, "claim_text": claim_text, "run": carry_out, "check": check, "read": read, "scan": frames.scan, "relation": relation, "save": save,
+    "sink": check_sink, "batch": write_batch, "stream_columns": stream_columns, "stream_open": source.open_stream, "stream": stream,
+}  # fmt: skip
+"""What Spark is answered, by the word with which Rowlock's classes in the JVM ask."""
 
 
 _VERSION_IN_PATH = re.compile(r"(.+)@v(\d+)\Z")

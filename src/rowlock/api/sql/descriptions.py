@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
@@ -28,7 +27,7 @@ def describe(target: Target, plan: Any) -> DataFrame:
     """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned, and with EXTENDED what else is known."""
     if has_method(plan, "partitionSpec") and not plan.partitionSpec().isEmpty():  # a command of its own since Spark 4.2
         target.refuse("of a partition", "Use DESCRIBE TABLE, or SHOW PARTITIONS")
-    snapshot = _head(target)
+    snapshot = target.head
     columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
     rows: list[tuple[str, str, str | None]] = list(columns.values())
     clusters = [".".join(path) for path in snapshot.clustering_columns] if plan.isExtended() else []  # as delta-spark has it
@@ -64,7 +63,7 @@ def describe_column(target: Target, plan: Any) -> DataFrame:
     parts = [str(p) for p in target.nodes.items(plan.column().nameParts())]
     found: StructField | None = None
     if len(parts) == 1:
-        found = next((f for f in table_schema(_head(target)).fields if f.name.lower() == parts[0].lower()), None)
+        found = next((f for f in table_schema(target.head).fields if f.name.lower() == parts[0].lower()), None)
     if found is None:
         raise SchemaMismatch(f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own", table=target.path)
     said = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
@@ -85,7 +84,7 @@ def properties_of(snapshot: Snapshot) -> dict[str, str]:
 
 def show_properties(target: Target, plan: Any) -> DataFrame:
     """SHOW TBLPROPERTIES [(key)]."""
-    said = target.nodes.redacted(properties_of(_head(target)))
+    said = target.nodes.redacted(properties_of(target.head))
     key = target.nodes.option(plan.propertyKey())
     if key is not None:
         return rows_frame(target.spark, PAIRS, [(key, said.get(key, f"Table {_name(target)} does not have property: {key}"))])
@@ -94,12 +93,12 @@ def show_properties(target: Target, plan: Any) -> DataFrame:
 
 def show_columns(target: Target, plan: Any) -> DataFrame:
     """SHOW COLUMNS."""
-    return rows_frame(target.spark, ONE_COLUMN, [(n,) for n in _head(target).schema.names])
+    return rows_frame(target.spark, ONE_COLUMN, [(n,) for n in target.head.schema.names])
 
 
 def partition_columns(target: Target, plan: Any) -> StructType:
     """The columns of what SHOW PARTITIONS returns.  Raises InvalidInput where the table is not partitioned."""
-    snapshot = _head(target)
+    snapshot = target.head
     if not snapshot.partition_columns:
         raise InvalidInput(
             "The table is not partitioned, so there is no partition to show",
@@ -128,7 +127,7 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     """SHOW CREATE TABLE: a statement that makes an empty table like this one."""
     if plan.asSerde():
         target.refuse("AS SERDE", "Leave AS SERDE out")
-    snapshot = _head(target)
+    snapshot = target.head
     detail = dict(_details(target, snapshot))
     columns = ",\n  ".join(_column(target, f) for f in table_schema(snapshot).fields)
     text = f"CREATE TABLE {detail['Name'].removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
@@ -172,7 +171,3 @@ def _column_name(name: str) -> str:
 def _quoted(text: str) -> str:
     """A text of SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _head(target: Target) -> Snapshot:
-    return Handle(target.spark, target.path).state.refresh()

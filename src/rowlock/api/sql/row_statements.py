@@ -84,7 +84,7 @@ def insert(target: Target, plan: Any) -> None:
     rows = nodes.frame(with_defaults(nodes, plan, target.handle.state.refresh))
     spec = nodes.mapping(plan.partitionSpec())
     table = target.table().toDF()
-    partitions = {c.lower() for c in target.partition_columns()}
+    partitions = {c.lower() for c in target.head.partition_columns}
     if other := [name for name in spec if name.lower() not in partitions]:
         raise InvalidInput(
             f"PARTITION names {other[0]}, by which the table is not partitioned",

@@ -181,7 +181,7 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
     work = HANDLED[statement_kind(plan)][0]
-    with Handle(target.spark, target.path).commits("alter") if work.__module__ == alterations.__name__ else session_commits(nodes.spark):
+    with target.handle.commits("alter") if work.__module__ == alterations.__name__ else session_commits(nodes.spark):
         return work(target, plan)
 
 
@@ -204,23 +204,14 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
     return found
 
 
-def own_answer(statement: OwnStatement) -> StructType:
-    """The columns of what one of Delta's own statements returns."""
-    return upkeep_statements.ANSWERS.get(statement.kind, NOTHING)
-
-
 def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
     """Runs one of Delta's own statements."""
-    if statement.kind == "CONVERT":
+    if statement.kind in ("CONVERT", "CLONE"):
         with session_commits(nodes.spark):
-            upkeep_statements.convert(nodes.spark, statement)
-        return None
-    if statement.kind == "CLONE":
-        with session_commits(nodes.spark):
-            return upkeep_statements.clone(nodes.spark, statement)
+            return (upkeep_statements.convert if statement.kind == "CONVERT" else upkeep_statements.clone)(nodes.spark, statement)
     target = Target(nodes, statement.kind, statement.table, nodes.folder(statement.table))
     if statement.kind.endswith(" CONSTRAINT"):
-        with Handle(target.spark, target.path).commits("alter"):
+        with target.handle.commits("alter"):
             alterations.own_constraint(target, statement)
         return None
     return upkeep_statements.run(target, statement)

@@ -24,6 +24,7 @@ from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.insert import assigned, described
 from rowlock.engines.spark.sql.nodes import Nodes, path_of
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.schema import dotted, quote, unresolved_column
 from rowlock.transaction.state.call import settings
@@ -81,9 +82,10 @@ class Target:
         """The table that is there, under its alias."""
         return DeltaTable(self.handle).alias(self.alias or self._whole_name())
 
-    def partition_columns(self) -> tuple[str, ...]:
-        """The columns that the table is partitioned by."""
-        return tuple(self.handle.state.refresh().partition_columns)
+    @property
+    def head(self) -> Snapshot:
+        """The newest version of the table that is there."""
+        return self.handle.state.refresh()
 
     def _whole_name(self) -> TableName:
         """The name with its schema and its catalog, by which expressions may call the table without an alias."""
@@ -113,7 +115,7 @@ def fitted(
             table=target.path,
             condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
         )
-    head = target.handle.state.refresh()
+    head = target.head
     if evolving and not (listed and {n.lower() for n in names}.difference(n.lower() for n in table_schema(head).names)):
         head = replace(head, metadata=widened_metadata(head, columns_of_frame(rows.toDF(*names))))
     schema = table_schema(head)
@@ -220,7 +222,7 @@ def check_given(target: Target, names: Iterable[str]) -> None:
     """Raises SchemaMismatch for a column that an INSERT leaves out and that has no value of its own, where the session's setting gives it no null."""
     if str(target.spark.conf.get("spark.sql.defaultColumn.useNullsForMissingDefaultValues", "true")).lower() == "true":
         return
-    schema, given = target.handle.state.refresh().schema, {n.lower() for n in names}
+    schema, given = target.head.schema, {n.lower() for n in names}
     for field in schema.fields:
         if field.name.lower() not in given and not (is_identity(field) or {CURRENT_DEFAULT, GENERATION_EXPRESSION} & field.metadata.keys()):
             text = f"The INSERT has no value for column {field.name}, and spark.sql.defaultColumn.useNullsForMissingDefaultValues=false gives it no null"

@@ -13,8 +13,10 @@ import itertools
 import logging
 import threading
 from collections import OrderedDict
-from typing import Any, ClassVar, NoReturn, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NoReturn
 
+from py4j.java_collections import JavaList, JavaMap
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.errors.exceptions.captured import CapturedException
@@ -37,51 +39,13 @@ _KEPT_SESSIONS = 64
 _DEEPEST_CAUSE = 20
 
 
-class Answers(Protocol):
-    """What Python answers; each session is a Python SparkSession, each plan a node of Spark's."""
+Answers = Mapping[str, Callable[..., Any]]
+"""What Python answers, by the word with which Java asks: called with the Python session, then with the arguments as Python has them.
 
-    def claim(self, spark: SparkSession, plan: Any, top: bool) -> Any:
-        """The columns (a JVM StructType) of what a statement returns if Rowlock carries it out; None leaves it to Spark.  Raises for what is refused."""
-
-    def claim_text(self, spark: SparkSession, text: str) -> Any:
-        """The same for a text that may be a statement which only Delta has."""
-
-    def run(self, spark: SparkSession, what: Any) -> DataFrame | None:
-        """Carries out a claimed statement: a plan, or a text."""
-
-    def check(self, spark: SparkSession, command: Any) -> None:
-        """Raises where a command that Spark is about to run may change a Delta table."""
-
-    def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
-        """The plan of a table's rows; `schema` is what the caller says that its columns are, as JSON."""
-
-    def scan(self, spark: SparkSession, table: str, version: int | None, columns: str, hidden: list[str] | None, versions: Any) -> Any:
-        """The plan of a table's rows with its files, when a query runs: at `version` where the reader named one.
-
-        `columns` is what the reader was told of the columns; with `hidden` the column `_metadata` of these fields comes last.  `versions` (a Java map) holds
-        the version of each table that the query reads already, and gets this one.
-        """
-
-    def relation(self, spark: SparkSession, node: Any) -> Any:
-        """The plan of an older version of a table, or of one named by its path; None where the node names no Delta table."""
-
-    def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
-        """Writes a DataFrame by format name."""
-
-    def sink(self, spark: SparkSession, options: dict[str, str], partition_by: list[str], mode: str) -> None:
-        """Raises where a stream cannot write in this way."""
-
-    def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
-        """Writes a batch of a stream, once however often it is given."""
-
-    def stream_columns(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
-        """The columns (a JVM StructType) of a stream that reads a table; `schema` is what the caller says that they are, as JSON."""
-
-    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None, place: str) -> str:
-        """Begins to read a table as the source of a query, whose folder in the query's checkpoint is `place`; returns its number."""
-
-    def stream(self, spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
-        """What the source with a number is asked, see StreamSource in streams.java."""
+A map of texts is a dict, a list is a list, a Dataset a DataFrame; the map that a scan fills is Java's.
+"""
+_ROWS = {"save": 2, "batch": 0}
+"""The arguments that are a Dataset, by whose session is answered."""
 
 
 class Callback:
@@ -126,40 +90,14 @@ class Callback:
         return out
 
     def _answer(self, what: str, given: list[Any]) -> Any:
-        answers = self._answers
-        if what == "save":
-            spark = self._session(given[2].sparkSession())
-            return answers.save(spark, str(given[0]), _texts(given[1]), DataFrame(given[2], spark))
-        if what == "batch":
-            spark = self._session(given[0].sparkSession())
-            return answers.batch(spark, int(given[1]), _texts(given[2]), _names(given[3]), str(given[4]), still(given[0], spark))
-        spark = self._session(given[0])
-        if what == "claim":
-            return answers.claim(spark, given[1], bool(given[2]))
-        if what == "claim_text":
-            return answers.claim_text(spark, str(given[1]))
-        if what == "run":
-            frame = answers.run(spark, given[1])
-            return None if frame is None else frame._jdf
-        if what == "check":
-            return answers.check(spark, given[1])
-        if what == "read":
-            return answers.read(spark, {k.lower(): v for k, v in _texts(given[1]).items()}, None if given[2] is None else str(given[2]))
-        if what == "scan":
-            hidden = None if given[4] is None else str(given[4]).split(",")
-            return answers.scan(spark, str(given[1]), None if given[2] is None else int(given[2]), str(given[3]), hidden, given[5])
-        if what == "relation":
-            return answers.relation(spark, given[1])
-        if what == "stream":
-            return answers.stream(spark, str(given[1]), str(given[2]), [given[3][n] for n in range(len(given[3]))])
+        rows = given[_ROWS[what]] if what in _ROWS else None
+        spark = self._session(given.pop(0) if rows is None else rows.sparkSession())
+        if rows is not None:
+            given[_ROWS[what]] = still(rows, spark) if what == "batch" else DataFrame(rows, spark)
         if what in ("stream_columns", "sink"):
             stop_at_exit(spark)
-        if what in ("stream_columns", "stream_open"):
-            options, schema = _texts(given[1]), None if given[2] is None else str(given[2])
-            return answers.stream_columns(spark, options, schema) if what == "stream_columns" else answers.stream_open(spark, options, schema, str(given[3]))
-        if what == "sink":
-            return answers.sink(spark, _texts(given[1]), _names(given[2]), str(given[3]))
-        raise AssertionError(what)
+        answer = self._answers[what](spark, *(given if what == "scan" else map(_python, given)))
+        return answer._jdf if isinstance(answer, DataFrame) else answer
 
     def _session(self, session: Any) -> SparkSession:
         """The Python session of a JVM session; the same one as long as it is used, for engines are kept by it."""
@@ -176,14 +114,10 @@ class Callback:
             return found
 
 
-def _texts(options: Any) -> dict[str, str]:
-    """A Java map of texts."""
-    return {k: str(v) for k, v in entries(options).items()}
-
-
-def _names(held: Any) -> list[str]:
-    """A Java list of texts."""
-    return [str(n) for n in held.toArray()]
+def _python(value: Any) -> Any:
+    if isinstance(value, JavaMap):
+        return {name: str(each) for name, each in entries(value).items()}
+    return [value[n] for n in range(len(value))] if isinstance(value, JavaList) else value
 
 
 _errors: OrderedDict[str, BaseException] = OrderedDict()
