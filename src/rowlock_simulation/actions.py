@@ -51,6 +51,7 @@ Kind = Literal[
     "vacuum",
     "read",
     "travel",
+    "stream",
     "together",
     "read together",
     "travel together",
@@ -74,6 +75,7 @@ class Action:
     back     for `restore`, `travel`, `travel together` and `clone`: how many versions before the newest; `by_time` where a version is asked for by its time
     source   for `clone`: which table is cloned, into the place `table`
     replaces for `clone`: an empty table that is there is replaced
+    batches  for `stream`: how many batches it reads at most, under these options
     pause_s  what passes before it
     table    which of several tables it is on
     parts    for `together`: what it does in each of several tables
@@ -99,6 +101,7 @@ class Action:
     truncates: bool = False
     columns: tuple[str, ...] = ()
     alter: tuple[str, ...] = ()
+    batches: int = 0
     pause_s: float = 0.0
     table: int = 0
     parts: tuple[tuple[int, tuple[Script, ...]], ...] = ()
@@ -154,6 +157,8 @@ class Done:
     together: MultiTableReceipt | None = None
     reads: dict[int, Done] = field(default_factory=dict)
     """What was read of each of several tables."""
+    query: Any = None
+    """The query (`streams.Query`) that a stream belongs to."""
     bases: dict[int, int] = field(default_factory=dict)
     """Of each table the version that the last try has read."""
 

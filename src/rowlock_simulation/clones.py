@@ -20,6 +20,7 @@ from rowlock_simulation.actions import Action, Done
 from rowlock_simulation.history import History
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
+from rowlock_simulation.raw import commits_of
 from rowlock_simulation.world import Handles
 
 
@@ -45,7 +46,7 @@ def judge_all(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outco
         if not history.commits or any(_is_of_what_was_lost(o, histories) for o in own):
             told = [f"I2: {o.name} was told that it is version {o.done.committed}" for o in own if o.status == "committed"]
             return [] if history.commits else told
-        _find_makers(judge.commits_of(history), own)
+        _find_makers(commits_of(history), own)
         whole = copy.copy(history)
         whole.objects = {
             **history.objects,

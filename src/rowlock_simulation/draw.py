@@ -25,6 +25,7 @@ from rowlock_simulation.roles import (
     POSTS,
     REMADE,
     REPLACED,
+    STREAMED,
     Role,
 )
 
@@ -86,6 +87,9 @@ THEMES = {
     DEFAULTED: ["defaulter"] * 4
     + ["feeder"] * 3
     + ["counter", "banker", "upserter", "upserter", "deleter", "updater", "updater", "appender", "appender", "appender", "optimizer", "restorer", "reader"],
+    STREAMED: ["streamer"] * 4
+    + ["appender"] * 5
+    + ["counter", "banker", "upserter", "upserter", "deleter", "updater", "optimizer", "optimizer", "restorer", "checkpointer"],
     CLONES: ["cloner"] * 4
     + ["counter", "banker", "upserter", "deleter", "updater", "appender", "optimizer", "restorer", "reader", "traveller", "checkpointer", "vacuumer"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["alterer", "updater", "restorer", "counter"],
@@ -97,6 +101,7 @@ _CERTAIN = {
     CLONES: ["vacuumer", "restorer", "cloner", "cloner"],
     NUMBERED: ["restorer", "numberer"],
     DEFAULTED: ["feeder", "defaulter"],
+    STREAMED: ["streamer", "streamer"],
     DEFINITION: ["evolver"],
 }
 """Who is there in every schedule of a theme."""
@@ -109,7 +114,7 @@ def draw(world: World, seed: int) -> Plan:
     accounts = rng.randint(3, 8)
     actors: list[ActorPlan] = []
     theme = rng.choice(list(THEMES))
-    night_s = rng.choice([0.0, 0.0, 3 * 86_400.0]) if theme != CLONES else 3 * 86_400.0  # before it VACUUM deletes nothing
+    night_s = {CLONES: 3 * 86_400.0, STREAMED: 0.0}.get(theme, rng.choice([0.0, 0.0, 3 * 86_400.0]))  # before one VACUUM deletes nothing; in one a log may go
     properties = _properties(rng, keeps_short=night_s > 0)
     if rng.randrange(_LONG_ONE_IN) == 0:
         return _long_writer(rng, world, seed, accounts, properties)
@@ -165,6 +170,8 @@ def _properties_of(rng: random.Random, theme: str) -> dict[str, str]:
         return {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": rng.choice(["true", "false"])}
     if theme == DEFINITION:
         return rng.choice([{}, {"delta.columnMapping.mode": "name"}, {"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"}])
+    if theme == STREAMED:
+        return {"delta.enableChangeDataFeed": "true"}
     if theme == DEFAULTED:
         return {"delta.feature.allowColumnDefaults": "supported"} | rng.choice([{}, {"delta.enableChangeDataFeed": "true"}])
     return {"delta.enableRowTracking": "true"} if theme == LOCKLESS else {}

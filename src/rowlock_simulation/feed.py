@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -59,3 +60,13 @@ class Feed:
         return ", ".join(
             f"{kind} {self.told.get(kind)} is {real.get(kind)}" for kind in sorted(self.told.keys() | real.keys()) if self.told.get(kind) != real.get(kind)
         )
+
+
+@dataclass(frozen=True)
+class VersionRows:
+    """What a version shows to streams: its rows, the rows of the files that it adds, whether it removes some as well, and its change data feed."""
+
+    rows: Bag
+    came: Bag
+    changes: bool
+    feed: Feed | None

@@ -10,33 +10,28 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
-import orjson
-from pyroaring import BitMap64
-
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import ConcurrentTransactionException, CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
 from rowlock.locks import turns
-from rowlock.protocol import deletion_vector as vectors
-from rowlock.protocol.actions import AddFile, Commit
-from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.actions import Commit
 from rowlock.protocol.names import commit_key
-from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
-from rowlock_simulation.feed import Bag, Feed
+from rowlock_simulation.feed import Bag, Feed, VersionRows
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
+from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.retention import wrongly_deleted
-from rowlock_simulation.roles import APPENDS, COLUMNS, LOCKLESS, LONG, REMADE, SHARED, UPSERTS
+from rowlock_simulation.roles import COLUMNS, LOCKLESS, LONG, REMADE, SHARED
 from rowlock_simulation.serial import State
 from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
-TOMBSTONES, RESERVES = "Deletion Vector Tombstones", "RESERVE IDENTITY"
+RESERVES = "RESERVE IDENTITY"
 _SEVERAL = ("property", "drop feature", "number")
 """Actions that may be several commits, of which the last is acknowledged."""
 
@@ -66,107 +61,9 @@ def verdict_of(
         verdict.violations += wrongly_deleted(plan, history, commits) if not history.table else []
         if not verdict.violations and verdict.bags:
             _check_head(verdict, table)
+            verdict.check_streams(table)
             verdict.violations += badly_cleaned(table, verdict.folded) if plan.night_s else []
     return verdict
-
-
-def commits_of(history: History) -> list[Commit]:
-    by_version = {int(key.rpartition("/")[2][:20]): data for key, data in history.commits.items()}
-    return [parse_commit(v, by_version[v], "simulated") for v in sorted(by_version)]
-
-
-class Raw:
-    """The rows of the table, folded commit by commit out of the raw actions."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._rows: dict[str, tuple[str | None, list[Mapping[str, Any]]]] = {}
-        self._ids: dict[str, list[tuple[int, int]]] = {}
-        self._id_column: str | None = None
-        self.went: dict[str, list[Mapping[str, Any]]] = {}
-        self.came: dict[str, list[Mapping[str, Any]]] = {}
-        """The rows of the files that the last commit removed and added."""
-        self.stored_as: dict[str, str] = {}
-        """The name in data files of each column."""
-
-    def apply(self, commit: Commit) -> list[str]:
-        """Takes a commit in; returns what is wrong with its actions (I4)."""
-        wrong = []
-        if commit.metadata is not None:
-            self.stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
-            self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
-        self.went = {r.path: self._rows[r.path][1] for r in commit.removes if r.data_change and r.path in self._rows}
-        removes = Counter(r.path for r in commit.removes)
-        adds = Counter(a.path for a in commit.adds)
-        if any(n > 1 for n in (*removes.values(), *adds.values())):
-            wrong.append(f"I4: version {commit.version} adds or removes a path twice")
-        for remove in commit.removes:
-            if remove.path not in self._rows:
-                if commit.info is None or commit.info.operation != TOMBSTONES:  # which names files of deletion vectors that older versions need
-                    wrong.append(f"I4: version {commit.version} removes {remove.path}, which is not there")
-            elif self._rows[remove.path][0] != remove.key[1]:
-                wrong.append(f"I4: version {commit.version} removes {remove.path} with another vector than lives")
-            self._rows.pop(remove.path, None)
-            self._ids.pop(remove.path, None)
-        for add in commit.adds:
-            if add.path in self._rows and (add.data_change or self._rows[add.path][0] != add.key[1]):  # else it is given row ids
-                wrong.append(f"I4: version {commit.version} adds {add.path}, which lives")
-            self._rows[add.path] = add.key[1], self._read(add)
-        self.came = {a.path: self._rows[a.path][1] for a in commit.adds if a.data_change}
-        return wrong
-
-    def _read(self, add: AddFile) -> list[Mapping[str, Any]]:
-        """The living rows of a file, by the names in it: a column may be renamed later."""
-        partition = {c: None if value is None else int(value) for c, value in add.partition_values.items()}
-        stored = orjson.loads(self._history.objects[add.path])
-        dead = self._dead(add)
-        self._ids.pop(add.path, None)
-        if self._id_column is not None and add.base_row_id is not None:
-            self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row[self.stored_as["k"]]) for n, row in enumerate(stored) if n not in dead]
-        return [{**row, **partition} for n, row in enumerate(stored) if n not in dead]
-
-    def _dead(self, add: AddFile) -> BitMap64:
-        descriptor = add.deletion_vector
-        if descriptor is None:
-            return BitMap64()
-        return vectors.read_inline(descriptor) if descriptor.is_inline else vectors.read_from_file(descriptor, self._history.objects[descriptor.path or ""])
-
-    def feed(self, commit: Commit) -> Feed:
-        """What the change data feed says of the commit that was taken in last."""
-        return Feed(commit, tuple(self.stored_as.values()), self._history.objects.__getitem__, self.went, self.came)
-
-    def ids(self) -> list[tuple[int, int]]:
-        """(row id, key) of every row, where the table tracks its rows."""
-        return [found for ids in self._ids.values() for found in ids]
-
-    def bag(self) -> Bag:
-        return Counter(tuple(row.get(name) for name in self.stored_as.values()) for _, rows in self._rows.values() for row in rows)
-
-
-class RowIds:
-    """Who the rows of a table are, version by version."""
-
-    def __init__(self) -> None:
-        self._key_of: dict[int, int] = {}
-        self._id_of: dict[int, int] = {}
-        self.forgotten_at = 0
-        """The version at which `forget_rows` was last called."""
-
-    def forget_rows(self, version: int) -> None:
-        """Takes in that from a version on other rows have the keys, and other ids."""
-        self._id_of.clear()
-        self.forgotten_at = version
-
-    def wrong(self, version: int, ids: Sequence[tuple[int, int]]) -> list[str]:
-        """What is wrong with the (id, key) of each row: no two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
-        if len({row_id for row_id, _ in ids}) != len(ids):
-            return [f"I6: two rows of version {version} have one id"]
-        for row_id, key in ids:
-            lasts = key < UPSERTS or key >= APPENDS
-            if self._key_of.setdefault(row_id, key) != key or (lasts and self._id_of.setdefault(key, row_id) != row_id):
-                had = f"it had {self._id_of.get(key)}, and that id was of {self._key_of[row_id]}"
-                return [f"I6: the row {key} of version {version} has the id {row_id}; {had}"]
-        return []
 
 
 class Verdict:
@@ -185,6 +82,8 @@ class Verdict:
         self._sources, self.gone, self.states = sources, gone, list[State]()
         self._of_txn = {txn_id: o for o in outcomes for txn_id in o.txn_ids}
         self.bags: list[Bag] = []
+        self.shown: list[VersionRows] = []
+        """What each version shows to streams."""
         self.columns: list[tuple[str, ...]] = []
         self._ids = RowIds()
         self._definition = Definition()
@@ -215,9 +114,10 @@ class Verdict:
                 self._ids = RowIds()
             self.folded.apply(commit)
             self._feed = raw.feed(commit) if commit.cdc or self._definition.has_feed else None
+            self.shown.append(VersionRows(raw.bag(), raw.bag_of(raw.came), any(r.data_change for r in commit.removes), self._feed))
             self._serve(serial, states, commit)
             states.append(serial.state())
-            self.bags.append(raw.bag())
+            self.bags.append(self.shown[-1].rows)
             self.columns.append(tuple(raw.stored_as))
             self._check_feed(number)
             if self._definition.tracks_rows:
@@ -390,6 +290,14 @@ class Verdict:
             if own is not None and not any(app == own.app_id and version >= own.version for app, version in steps):
                 self.violations.append(f"I2: {o.name} was told that step {o.action.app} is done, and it is not in the log")
 
+    def check_streams(self, table: Table) -> None:
+        """Every query has read each row once, over all its restarts."""
+        queries = {o.actor: o.done.query for o in self._outcomes if o.done.query is not None}
+        if queries and self._history.lost_from is None:  # else one may have read what was not durable yet
+            from rowlock_simulation import streams  # which imports pyspark
+
+            self.violations += [text for actor, query in queries.items() for text in streams.wrong_rows(actor, query, self.shown, table)]
+
     def check_readers(self) -> None:
         """Every reader saw one whole version."""
         for o in self._outcomes:
@@ -432,18 +340,9 @@ def _check_head(verdict: Verdict, table: Table) -> None:
         verdict.violations += verdict.folded.tombstones(table.state.log.tombstones(head), all_of_them=verdict.by_day)
 
 
-def rows_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Bag:
-    """Rows without order."""
-    return Counter(tuple(row[c] for c in columns) for row in rows)
-
-
 def _cut(bag: Bag) -> Bag:
     """The rows in the columns that are always there."""
     out: Bag = Counter()
     for row, n in bag.items():
         out[row[: len(COLUMNS)]] += n
     return out
-
-
-def text_of(bag: Bag) -> str:
-    return ", ".join(f"{n} x {row}" if n > 1 else str(row) for row, n in sorted(bag.items(), key=str)[:5]) or "nothing"

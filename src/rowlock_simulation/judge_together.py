@@ -19,10 +19,10 @@ from rowlock.protocol.prepared import closed_in, open_version, prepared_by, prep
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.feed import Bag
 from rowlock_simulation.history import History
-from rowlock_simulation.judge import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.memory.sql.script import Optimize, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
+from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.roles import COLUMNS
 from rowlock_simulation.serial import Row, SerialTable
 from rowlock_simulation.together import copied

@@ -31,6 +31,7 @@ FEATURES = "features that are dropped"
 NUMBERED = "identity columns"
 REPLACED = "a table that is replaced"
 DEFAULTED = "defaults and a change data feed that come and go"
+STREAMED = "streams that read"
 CLONES = "shallow clones"
 MOST_CLONES = 2
 """How many places there are for clones in this theme."""
@@ -51,7 +52,7 @@ class Role:
         self._lockless, self._posts, self._only_appends, self._hurried = theme == LOCKLESS, theme == POSTS, theme == APPENDED, theme in HURRIED
         self._options: dict[str, Any] = {}
         self._last_alter: tuple[str, ...] = ()
-        self._clone = 0
+        self._clone, self._query = 0, dict[str, str]()
         self._leaves_out = theme == DEFAULTED
         """Whether new rows leave w to its default."""
         if rng.random() < 0.25:
@@ -182,6 +183,13 @@ class Role:
 
     def _feeder(self, number: int) -> Action:
         return Action(number, "property", properties={"delta.enableChangeDataFeed": self._rng.choice(["true", "true", "false"])}, pause_s=self._pause())
+
+    def _streamer(self, number: int) -> Action:
+        """A query that reads on, batch by batch; what versions that change rows are to it is an option of the whole query."""
+        if number == 0:
+            kind = self._rng.choice(["skipChangeCommits", "skipChangeCommits", "ignoreChanges", "readChangeFeed", "readChangeFeed", ""])
+            self._query = ({kind: "true"} if kind else {}) | self._rng.choice([{}, {"maxFilesPerTrigger": "1"}, {"maxFilesPerTrigger": "2"}])
+        return Action(number, "stream", options=self._query, batches=self._rng.randint(1, 4), pause_s=self._pause() + self._rng.choice([0.0, 2.0]))
 
     def _optimizer(self, number: int) -> Action:
         return Action(number, "statements", (Optimize(),), {}, pause_s=self._pause())

@@ -207,6 +207,11 @@ def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None
             outcome.txn_ids.append(done.receipt.txn_id)
         elif action.kind == "clone":
             clones.make(action, outcome.name, host.handles.table, done)
+        elif action.kind == "stream":
+            from rowlock_simulation import streams  # which imports pyspark
+
+            done.query = host.kept.setdefault(outcome.actor, streams.Query(dict(action.options)))
+            streams.read_on(action, done.query, host.handles.table(), scheduler)
         elif action.kind.endswith("together"):
             together.perform(action, host.handles.table, scheduler, done)
         else:

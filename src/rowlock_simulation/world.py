@@ -183,6 +183,8 @@ class Host:
         self._counted = counted_of(plan.faults, name)
         self._handles: Handles | None = None
         self.on_power_loss: Callable[[], None] | None = None
+        self.kept: dict[str, Any] = {}
+        """What actors keep elsewhere than in the store and their process: the checkpoints of queries."""
         self.process = self._born()
 
     def _born(self) -> Process:

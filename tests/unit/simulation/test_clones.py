@@ -33,10 +33,10 @@ def test_clones_are_what_was_cloned_and_no_file_goes_too_early() -> None:
 @pytest.mark.parametrize(
     ("where", "name", "wrong", "told", "first"),
     [
-        (vacuum, "needed_paths", lambda head, removed: _needed_paths(head, ()), "was deleted within the retention", 8),
-        (vacuum, "needed_paths", lambda *_: set(), "was deleted while it lived", 8),
-        (RestoredFiles, "safe", lambda self, files, head: tuple(files), "which was deleted before", 831),
-        (clone, "_from_elsewhere", lambda *given: replace(_from_elsewhere(*given), deletion_vector=None), "is not what serial execution gives", 88),
+        (vacuum, "needed_paths", lambda head, removed: _needed_paths(head, ()), "was deleted within the retention", 2),
+        (vacuum, "needed_paths", lambda *_: set(), "was deleted while it lived", 2),
+        (RestoredFiles, "safe", lambda self, files, head: tuple(files), "which was deleted before", 41),
+        (clone, "_from_elsewhere", lambda *given: replace(_from_elsewhere(*given), deletion_vector=None), "is not what serial execution gives", 2),
     ],
 )
 def test_a_wrong_file_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:

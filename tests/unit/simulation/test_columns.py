@@ -41,10 +41,10 @@ def test_rows_have_the_defaults_of_their_place_in_the_log_and_the_feed_tells_of_
 @pytest.mark.parametrize(
     ("where", "name", "wrong", "told", "first"),
     [
-        (rules, "_writer_metadata", lambda field: {}, "is not what serial execution gives", 20),
+        (rules, "_writer_metadata", lambda field: {}, "is not what serial execution gives", 46),
         (restore, "_restored_metadata", _with_schema_of_head, "is not what serial execution gives", 97),
-        (file_actions, "needs_no_change_files", lambda *_, **__: True, "says that delete", 23),
-        (file_actions, "_changes", _changes_of_the_first_try, "is not what it changed", 13),
+        (file_actions, "needs_no_change_files", lambda *_, **__: True, "says that delete", 13),
+        (file_actions, "_changes", _changes_of_the_first_try, "is not what it changed", 145),
     ],
 )
 def test_a_wrong_value_and_a_wrong_feed_are_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:

@@ -49,10 +49,10 @@ _row_counts, _tombstones, _history, _read = metrics.row_counts, TableLog.tombsto
             "had been acknowledged",
             0,
         ),
-        (TableLog, "at_timestamp", lambda log, *_: log.at(0), "asked for the time of version", 18),
-        (TableLog, "history", lambda *given, **limit: [replace(c, version=0) for c in _history(*given, **limit)], "was told another history", 18),
+        (TableLog, "at_timestamp", lambda log, *_: log.at(0), "asked for the time of version", 5),
+        (TableLog, "history", lambda *given, **limit: [replace(c, version=0) for c in _history(*given, **limit)], "was told another history", 5),
+        (checksums, "checksum", lambda snapshot: b'{"numFiles": 1234}', "ChecksumWarning", 0),
         (cleanup, "_choose", lambda *_: None, "cleanup: _delta_log/00000000000000000000.json is left", 0),
-        (checksums, "checksum", lambda snapshot: b'{"numFiles": 1234}', "ChecksumWarning", 7),
     ],
 )
 def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:
@@ -65,5 +65,5 @@ def test_a_transaction_that_goes_on_in_the_next_table_is_found(monkeypatch: pyte
     """Dropped and made again beneath it: whoever began on the table before must not be told that this one has its rows."""
     monkeypatch.setattr(log_chain, "check_table", lambda txn, head: None)
     monkeypatch.setattr(onto_head, "_check_table", lambda *_: None)
-    plans = (plan for plan in (draw("s3", seed) for seed in range(590, 5000)) if plan.theme == REMADE)  # the first of them shows it at once
+    plans = (plan for plan in (draw("s3", seed) for seed in range(267, 5000)) if plan.theme == REMADE)  # the first of them shows it at once
     assert any("began on a table that was dropped" in text for plan in plans for text in run(plan).violations)

@@ -305,6 +305,11 @@ class TableStream:
 
     def batch(self, start: str | None, end: str) -> Any:
         """The plan of the rows between two offsets."""
+        frame = self._frame(self.pieces(start, end))
+        return analyzed(relabelled(frame, {f.name: f.metadata for f in self.columns.fields}))  # a sink that makes a table gives it the columns' comments
+
+    def pieces(self, start: str | None, end: str) -> list[Piece]:
+        """What is read between two offsets, in order."""
         newest = self._handle.state.refresh()
         self._walk.log = self._handle.state.log
         self._check_same_table(newest.metadata.id)
@@ -313,8 +318,7 @@ class TableStream:
         if self._tracking is not None:
             self._track(begin.version, begin, to.at.version - (to.at.index == NOTHING))
         self._check_start(begin, newest.version)
-        frame = self._frame(self._between(begin, to.at, newest.version))
-        return analyzed(relabelled(frame, {f.name: f.metadata for f in self.columns.fields}))  # a sink that makes a table gives it the columns' comments
+        return self._between(begin, to.at, newest.version)
 
     def _begun(self, end: StreamOffset) -> Position:
         """Where the first batch began, from its end."""

@@ -1,0 +1,132 @@
+"""Rows and row ids of every version, folded commit by commit out of the raw log; it shares with the code under test the parsers of the formats alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from pyroaring import BitMap64
+
+from rowlock.protocol import deletion_vector as vectors
+from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.schema import parse_schema
+from rowlock_simulation.feed import Bag, Feed
+from rowlock_simulation.history import History
+from rowlock_simulation.roles import APPENDS, UPSERTS
+
+TOMBSTONES = "Deletion Vector Tombstones"
+
+
+def commits_of(history: History) -> list[Commit]:
+    by_version = {int(key.rpartition("/")[2][:20]): data for key, data in history.commits.items()}
+    return [parse_commit(v, by_version[v], "simulated") for v in sorted(by_version)]
+
+
+class Raw:
+    """The rows of the table, folded commit by commit out of the raw actions."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._rows: dict[str, tuple[str | None, list[Mapping[str, Any]]]] = {}
+        self._ids: dict[str, list[tuple[int, int]]] = {}
+        self._id_column: str | None = None
+        self.went: dict[str, list[Mapping[str, Any]]] = {}
+        self.came: dict[str, list[Mapping[str, Any]]] = {}
+        """The rows of the files that the last commit removed and added."""
+        self.stored_as: dict[str, str] = {}
+        """The name in data files of each column."""
+
+    def apply(self, commit: Commit) -> list[str]:
+        """Takes a commit in; returns what is wrong with its actions (I4)."""
+        wrong = []
+        if commit.metadata is not None:
+            self.stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
+            self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
+        self.went = {r.path: self._rows[r.path][1] for r in commit.removes if r.data_change and r.path in self._rows}
+        removes = Counter(r.path for r in commit.removes)
+        adds = Counter(a.path for a in commit.adds)
+        if any(n > 1 for n in (*removes.values(), *adds.values())):
+            wrong.append(f"I4: version {commit.version} adds or removes a path twice")
+        for remove in commit.removes:
+            if remove.path not in self._rows:
+                if commit.info is None or commit.info.operation != TOMBSTONES:  # which names files of deletion vectors that older versions need
+                    wrong.append(f"I4: version {commit.version} removes {remove.path}, which is not there")
+            elif self._rows[remove.path][0] != remove.key[1]:
+                wrong.append(f"I4: version {commit.version} removes {remove.path} with another vector than lives")
+            self._rows.pop(remove.path, None)
+            self._ids.pop(remove.path, None)
+        for add in commit.adds:
+            if add.path in self._rows and (add.data_change or self._rows[add.path][0] != add.key[1]):  # else it is given row ids
+                wrong.append(f"I4: version {commit.version} adds {add.path}, which lives")
+            self._rows[add.path] = add.key[1], self._read(add)
+        self.came = {a.path: self._rows[a.path][1] for a in commit.adds if a.data_change}
+        return wrong
+
+    def _read(self, add: AddFile) -> list[Mapping[str, Any]]:
+        """The living rows of a file, by the names in it: a column may be renamed later."""
+        partition = {c: None if value is None else int(value) for c, value in add.partition_values.items()}
+        stored = orjson.loads(self._history.objects[add.path])
+        dead = self._dead(add)
+        self._ids.pop(add.path, None)
+        if self._id_column is not None and add.base_row_id is not None:
+            self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row[self.stored_as["k"]]) for n, row in enumerate(stored) if n not in dead]
+        return [{**row, **partition} for n, row in enumerate(stored) if n not in dead]
+
+    def _dead(self, add: AddFile) -> BitMap64:
+        descriptor = add.deletion_vector
+        if descriptor is None:
+            return BitMap64()
+        return vectors.read_inline(descriptor) if descriptor.is_inline else vectors.read_from_file(descriptor, self._history.objects[descriptor.path or ""])
+
+    def feed(self, commit: Commit) -> Feed:
+        """What the change data feed says of the commit that was taken in last."""
+        return Feed(commit, tuple(self.stored_as.values()), self._history.objects.__getitem__, self.went, self.came)
+
+    def ids(self) -> list[tuple[int, int]]:
+        """(row id, key) of every row, where the table tracks its rows."""
+        return [found for ids in self._ids.values() for found in ids]
+
+    def bag(self) -> Bag:
+        return self.bag_of({path: rows for path, (_, rows) in self._rows.items()})
+
+    def bag_of(self, files: Mapping[str, Sequence[Mapping[str, Any]]]) -> Bag:
+        """The rows of some files."""
+        return Counter(tuple(row.get(name) for name in self.stored_as.values()) for rows in files.values() for row in rows)
+
+
+class RowIds:
+    """Who the rows of a table are, version by version."""
+
+    def __init__(self) -> None:
+        self._key_of: dict[int, int] = {}
+        self._id_of: dict[int, int] = {}
+        self.forgotten_at = 0
+        """The version at which `forget_rows` was last called."""
+
+    def forget_rows(self, version: int) -> None:
+        """Takes in that from a version on other rows have the keys, and other ids."""
+        self._id_of.clear()
+        self.forgotten_at = version
+
+    def wrong(self, version: int, ids: Sequence[tuple[int, int]]) -> list[str]:
+        """What is wrong with the (id, key) of each row: no two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
+        if len({row_id for row_id, _ in ids}) != len(ids):
+            return [f"I6: two rows of version {version} have one id"]
+        for row_id, key in ids:
+            lasts = key < UPSERTS or key >= APPENDS
+            if self._key_of.setdefault(row_id, key) != key or (lasts and self._id_of.setdefault(key, row_id) != row_id):
+                had = f"it had {self._id_of.get(key)}, and that id was of {self._key_of[row_id]}"
+                return [f"I6: the row {key} of version {version} has the id {row_id}; {had}"]
+        return []
+
+
+def rows_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Bag:
+    """Rows without order."""
+    return Counter(tuple(row[c] for c in columns) for row in rows)
+
+
+def text_of(bag: Bag) -> str:
+    return ", ".join(f"{n} x {row}" if n > 1 else str(row) for row, n in sorted(bag.items(), key=str)[:5]) or "nothing"
