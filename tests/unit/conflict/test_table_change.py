@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.conflict.rules import TableChange
+from rowlock.conflict.rules import TableChange, table_change
+from rowlock.protocol.actions import Metadata, Protocol
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,15 @@ def test_rows_for_a_column_that_is_gone(name: str, columns: tuple[str, ...], tak
     """I9: a column whose own name has a dot is not taken for a field of another."""
     assert TableChange(lost=(name,)).affects(columns) is takes
     assert TableChange(retyped=(name,)).affects(columns) is takes
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_staged_rows_are_checked_for_the_column_alone_that_takes_no_nulls_any_more(bound: bool) -> None:
+    """I3: and for no other, such as one that takes them as before."""
+    long = PrimitiveType("long")
+
+    def metadata(*, nullable: bool) -> Metadata:
+        return Metadata("id", schema_json(StructType((StructField("k", long), StructField("v", long, nullable)))))
+
+    change = table_change(metadata(nullable=True), metadata(nullable=not bound), Protocol(1, 2))
+    assert {name for name in change.checked if name in ("k", "v")} == ({"v"} if bound else set())
