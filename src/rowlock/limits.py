@@ -59,14 +59,14 @@ class Limits:
     """Rows of which single columns are read on the driver to find the matching rows."""
     unbounded_scan_rows: int = 2_000_000
     """A scan of at most this many rows that returns few columns runs without LIMIT, which would cost a second stage."""
-    collected_positions_rows: int = 64_000_000
-    """Rows of the files that one Spark job of a large DELETE searches; the positions that it finds come to the driver, as bitmaps."""
+    collected_positions_rows: int = 16_000_000
+    """Rows of the files that one Spark job of a DELETE searches; the positions that it finds come to the driver, 16 bytes for each."""
     single_task_bytes: int = 32 * _MB
     """A scan of fewer bytes is a single task: two would take as long and need an exchange."""
     masked_bytes: int = 128 * _MB
     """Total size of the files in which an UPDATE or DELETE finds its rows by reading single columns on the driver."""
-    masked_rows: int = 60_000
-    """Rows that may be found that way; for more a Spark scan is faster."""
+    masked_rows: int = 2_000_000
+    """Rows that a DELETE may find that way, whose condition Spark evaluates on the driver; for more a Spark job is faster."""
     append_driver_bytes: int = 8 * _MB
     """Size of the rows, by Spark's estimate, that an append collects to the driver and writes there."""
     cross_pairs: int = 500_000

@@ -7,6 +7,7 @@ is left to one job, which brings the resulting rows.  `Ways` has a line for each
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,13 +27,17 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import PATH, POSITION
+from rowlock.engines.spark.read.scan import PATH, POSITION, in_jvm
+from rowlock.exceptions import InvalidInput
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
-Found = tuple[Slice, pa.Table, npt.NDArray[np.int64]]
+Positions = npt.NDArray[np.int64]
+Found = tuple[Slice, pa.Table, Positions]
 """A slice, rows of it that were read to the driver, and the physical position of each of these rows."""
+_EVALUATED_ROWS = 1 << 16
+"""Rows that are sent to the JVM at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +123,15 @@ def scan(
     join: Callable[[JavaObject], JavaObject] | None = None,
     bounded: bool = False,
     narrow: bool = False,
-    most: int | None = None,
 ) -> Addressed:
     """The outputs of `resolved` for the rows of `slices` that meet its condition, in one job.  The last two outputs must be the address.
 
     `join` wraps the plan of the files, before the condition.  `bounded` puts a LIMIT on the result, which scans of many
-    rows always have; `narrow` says that the outputs are few columns, so that more rows are scanned without one.  `most` rows may come (default: `limits().driver_rows`).
+    rows always have; `narrow` says that the outputs are few columns, so that more rows are scanned without one.
     Dead rows are filtered on the driver.  Where an expression fails (under ANSI it may, on a dead row) the scan is
     repeated with the dead rows taken off inside Spark.  Raises TooManyRows, Spark's errors.
     """
-    files, most = [s.file for s in slices], limits().driver_rows if most is None else most
+    files, most = [s.file for s in slices], limits().driver_rows
     bounded = bounded or evaluator.physical_rows(slices) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
     if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
         session.conf().set("spark.sql.files.minPartitionNum", "1")
@@ -188,53 +192,55 @@ def read_small_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: S
 
 
 def read_matching(
-    evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str], limit: int | None = None
+    evaluator: Evaluator,
+    slices: Sequence[Slice],
+    snapshot: Snapshot,
+    mask_of: Callable[[pa.Table], Any],
+    names: Sequence[str],
+    wanted: Sequence[str],
+    most: int,
 ) -> tuple[list[Found], list[Slice]]:
-    """(rows for which `mask_of` gives True over the columns `names`, slices left for a scan).  No job.
+    """(the columns `wanted` of rows for which `mask_of` gives True over the columns `names`, slices left for a job).  No job.
 
-    The mask must keep every row that the statement may change; it may keep others.  Leaves all slices to the scan where
-    they hold more than `limits().inspected_rows` rows or more than `limit` rows (default: `local_rows`) are found.
+    The mask must keep every row that the statement may change; it may keep others.  Leaves all slices to the job where
+    they hold more than `limits().inspected_rows` rows or more than `most` rows are found: none is read then.
     """
     if evaluator.physical_rows(slices) > limits().inspected_rows:
         return [], list(slices)
-    room = limits().local_rows if limit is None else limit
+    matching: list[tuple[Slice, Positions]] = []
     found: list[Found] = []
     rest: list[Slice] = []
     for piece in slices:
-        try:
-            here = _matching(evaluator, piece, snapshot, mask_of, names, room)
-        except pa.ArrowException:  # such as text of more than 2 GB in one column
-            here = None
-        if here is None:
+        positions = _matching(evaluator, piece, snapshot, mask_of, names)
+        if positions is None:
             rest.append(piece)
-            continue
-        if here[0] > room:
+        elif len(positions):
+            matching.append((piece, positions))
+            most -= len(positions)
+        if most < 0:
             return [], list(slices)
-        room -= here[0]
-        if here[1] is not None:
-            found.append(here[1])
+    for piece, positions in matching:
+        with suppress(pa.ArrowException):  # such as text of more than 2 GB in one column
+            if (table := evaluator.rows.read_at(piece.file, positions, wanted, snapshot)) is not None:
+                found.append((piece, table, positions))
+                continue
+        rest.append(piece)
     return found, rest
 
 
-def _matching(
-    evaluator: Evaluator, piece: Slice, snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str], room: int
-) -> tuple[int, Found | None] | None:
-    """(the number of rows of a slice for which `mask_of` gives True, these rows); the rows are not read where there is none or more than `room`.
-
-    None where Spark must read the file.
-    """
-    columns = evaluator.rows.read_columns(piece.file, names, snapshot)
-    if columns is None:
+def _matching(evaluator: Evaluator, piece: Slice, snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str]) -> Positions | None:
+    """The positions of a slice's rows for which `mask_of` gives True; None where Spark must read the file."""
+    try:
+        columns = evaluator.rows.read_columns(piece.file, names, snapshot)
+        mask = None if columns is None else mask_of(columns)
+    except pa.ArrowException:
+        mask = None
+    if mask is None:
         return None
-    mask = mask_of(columns)
     if not isinstance(mask, np.ndarray):
         mask = np.asarray(pc.fill_null(mask, False).to_numpy(), dtype=np.bool_)
     positions = np.flatnonzero(mask).astype(np.int64)
-    positions = positions[in_slice(piece, positions)]
-    if not 0 < len(positions) <= room:
-        return len(positions), None
-    table = evaluator.rows.read_at(piece.file, positions, snapshot.schema.names, snapshot)
-    return None if table is None else (len(positions), (piece, table, positions))
+    return positions[in_slice(piece, positions)]
 
 
 def add_columns(evaluator: Evaluator, rows: Addressed, missing: Sequence[str], slices: Sequence[Slice], snapshot: Snapshot) -> Addressed | None:
@@ -258,20 +264,37 @@ def add_columns(evaluator: Evaluator, rows: Addressed, missing: Sequence[str], s
 
 
 def rows_that_meet(evaluator: Evaluator, table: pa.Table, relation: Relation, condition: JavaObject, session: JavaObject) -> npt.NDArray[np.bool_] | None:
-    """For which rows of a table of some columns of `relation` a condition is true; None where it raises.  No job."""
-    names = [f.name for f in relation.schema.fields]
-    chosen = [names.index(name) for name in (*table.column_names, POSITION)]
-    some = Relation.of(evaluator.bridge, [relation.attributes[n] for n in chosen], StructType([relation.schema.fields[n] for n in chosen]))
-    numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows, dtype=np.int64)))
-    plan = evaluator.bridge.filter(condition, evaluator.bridge.local(some.seq, numbered, some.schema_json, session))
-    plan = evaluator.bridge.project(evaluator.bridge.seq(some.attributes[-1:]), plan)
-    try:
-        found = evaluator.bridge.evaluate(plan, evaluator.spark, session)
-    except (PySparkException, Py4JJavaError):  # a value that no row of the statement may have: it raises where a row has it
+    """For which rows of a table of some columns of `relation` a condition is true; None where it raises, or Spark must plan it and the rows are many.
+
+    No job, but for a Python UDF.
+    """
+    bridge, names = evaluator.bridge, [f.name for f in relation.schema.fields]
+    columns = [relation.attributes[names.index(name)] for name in table.column_names]
+    with suppress(PySparkException, Py4JJavaError), bridge.interpreting(session):
+        parts = [table.slice(start, _EVALUATED_ROWS) for start in range(0, table.num_rows, _EVALUATED_ROWS)]
+        return np.concatenate([np.zeros(0, np.bool_), *(_meeting(evaluator, part, bridge.seq(columns), condition) for part in parts)])
+    if table.num_rows > limits().driver_rows:
         return None
+    number = relation.attributes[names.index(POSITION)]
+    some = Relation.of(bridge, [*columns, number], StructType([relation.schema[n] for n in (*table.column_names, POSITION)]))
+    numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows, dtype=np.int64)))
     out = np.zeros(table.num_rows, dtype=np.bool_)
+    try:
+        plan = bridge.filter(condition, bridge.local(some.seq, numbered, some.schema_json, session))
+        found = bridge.evaluate(bridge.project(bridge.seq([number]), plan), evaluator.spark, session)
+    except (PySparkException, Py4JJavaError, InvalidInput):  # a value that no row of the statement may have: it raises where a row has it
+        return None
     out[np.asarray(found.column(0).to_numpy(), dtype=np.int64)] = True
     return out
+
+
+def _meeting(evaluator: Evaluator, rows: pa.Table, columns: JavaObject, condition: JavaObject) -> npt.NDArray[np.bool_]:
+    """For which rows, whose columns are these attributes, a condition is true that the JVM can evaluate as it is.  Raises Spark's errors."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    bits = np.frombuffer(in_jvm(evaluator.spark).meeting(condition, columns, sink.getvalue().to_pybytes()), np.uint8)
+    return np.unpackbits(bits, count=rows.num_rows, bitorder="little").view(np.bool_)
 
 
 def evaluate(evaluator: Evaluator, rows: Addressed, relation: Relation, resolved: Resolved, session: JavaObject) -> Addressed:

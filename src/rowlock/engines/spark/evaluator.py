@@ -131,6 +131,7 @@ class Evaluator:
         attributes = self.bridge.list(plan.output())
         beside = StructType([*ADDRESS.fields, StructField(SOURCE_ROW, LongType(), False), StructField(FROM, LongType())])
         *address, source_row, from_file = self.bridge.list(self._empty_plan(beside).output())
+        names = {int(a.exprId().id()): n for a, n in zip(attributes, own.names, strict=True)}
         return Target(
             plan=plan,
             relation=Relation.of(self.bridge, [*attributes, *address], StructType([*schema.fields, *ADDRESS.fields])),
@@ -140,11 +141,8 @@ class Evaluator:
             schema=own,
             columns={f.name: self.bridge.column(a) for f, a in zip(schema.fields, attributes, strict=True)},
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
-            ids={
-                int(a.exprId().id()): f.name
-                for a, f in zip(attributes, own.fields, strict=True)
-                if not is_collated(f.dataType) and not is_char(f.metadata.get(KEY))
-            },
+            names=names,
+            ids={n: f.name for n, f in zip(names, own.fields, strict=True) if not is_collated(f.dataType) and not is_char(f.metadata.get(KEY))},
             generated=generated_columns(snapshot.schema),
             defaults=column_defaults(snapshot.schema),
             identities=identity_columns(snapshot.schema),

@@ -66,7 +66,8 @@ class Target:
     source_row  the attribute of the number of a row in the source of a MERGE
     columns     a Column for each of the table's columns
     nulls       a typed null under the name of each
-    ids         from attribute id to the name of the table's column
+    names       from attribute id to the name of the table's column
+    ids         the same without text that has a collation and char columns
     generated   the table's generated columns
     defaults    the SQL text of the default of each column that has one
     identities  the table's identity columns
@@ -80,6 +81,7 @@ class Target:
     schema: StructType
     columns: Mapping[str, Column]
     nulls: Mapping[str, Column]
+    names: Mapping[int, str]
     ids: Mapping[int, str]
     generated: tuple[Generated, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)

@@ -8,8 +8,8 @@ the driver is evaluated by Spark's optimizer, without a job.  Classic sessions o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import orjson
@@ -46,7 +46,7 @@ class Catalyst:
         for name in _LOOKED_UP_OFTEN:
             java_import(jvm, name)
         self.scans: JavaObject = None  # rowlock.Scans, from the first session on that is enabled
-        self.data_files: JavaObject = None  # rowlock.DataFiles, from the first scan on that needs it
+        self.data_files: JavaObject = None  # rowlock.DataFiles, from the first use on (see `read.scan.in_jvm`)
         self._properties: dict[str, JavaObject] = {}
         sql = jvm.org.apache.spark.sql
         expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical
@@ -252,15 +252,20 @@ class Catalyst:
 
         Expressions are interpreted: to compile one takes longer than to interpret it over some thousand rows.
         """
+        with self.interpreting(session), suppress(PySparkException, Py4JJavaError):
+            return self.to_local.apply(self.to_local.apply(plan))
+        return plan
+
+    @contextmanager
+    def interpreting(self, session: JavaObject) -> Iterator[None]:
+        """Evaluates what the JVM evaluates inside on this session, without compiling expressions."""
         sessions = self.session_class
         before = sessions.getActiveSession()
         sessions.setActiveSession(session)
         conf = session.sessionState().conf()
         conf.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         try:
-            return self.to_local.apply(self.to_local.apply(plan))
-        except (PySparkException, Py4JJavaError):
-            return plan
+            yield
         finally:
             conf.unsetConf("spark.sql.codegen.factoryMode")
             if before.isDefined():

@@ -1,8 +1,15 @@
 // Data files whose rows have values that the log knows.  Spark's own Janino compiles this file at run time (see compiled.py); only the driver needs it.
 package rowlock;
 
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
 import java.util.HashMap;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
@@ -26,6 +33,10 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.ObjectType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils$;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
 import scala.collection.immutable.Nil$;
@@ -88,7 +99,7 @@ class WithoutRowIndex extends scala.runtime.AbstractPartialFunction {
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
         if (!isDefinedAt(node)) return otherwise.apply(node);
         StructType whole = (StructType) ((AttributeReference) node).dataType();
-        java.util.List fields = new ArrayList(java.util.Arrays.asList(whole.fields()));
+        java.util.List fields = new ArrayList(Arrays.asList(whole.fields()));
         fields.remove(whole.apply("row_index"));
         return ((AttributeReference) node).withDataType(DataTypes.createStructType(fields));
     }
@@ -138,5 +149,28 @@ public class DataFiles {
         Seq none = (Seq) Nil$.MODULE$;
         Expression all = new Invoke(literal, "value", new ObjectType(UnsafeArrayData.class), none, none, false, false, true);
         return new Invoke(all, "getLong", DataTypes.LongType, CollectionConverters.asScala(java.util.Collections.singletonList(place)).toSeq(), none, false, false, true);
+    }
+
+    /** For which rows of a stream of Arrow, whose columns are `columns`, a condition is true: a bit for each, the lowest of a byte first. */
+    public byte[] meeting(Expression condition, Seq columns, byte[] stream) throws IOException {
+        BasePredicate predicate = Predicate.create(condition, columns);
+        predicate.initialize(0);
+        BitSet met = new BitSet();
+        int at = 0;
+        BufferAllocator memory = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator("rowlock", 0, Long.MAX_VALUE);
+        ArrowStreamReader reader = new ArrowStreamReader(new ByteArrayInputStream(stream), memory);
+        try {
+            while (reader.loadNextBatch()) {
+                java.util.List vectors = reader.getVectorSchemaRoot().getFieldVectors();
+                ColumnVector[] held = new ColumnVector[vectors.size()];
+                for (int n = 0; n < held.length; n++) held[n] = new ArrowColumnVector((FieldVector) vectors.get(n));
+                java.util.Iterator rows = new ColumnarBatch(held, reader.getVectorSchemaRoot().getRowCount()).rowIterator();
+                for (; rows.hasNext(); at++) if (predicate.eval((InternalRow) rows.next())) met.set(at);
+            }
+        } finally {
+            reader.close();
+            memory.close();
+        }
+        return Arrays.copyOf(met.toByteArray(), (at + 7) / 8);
     }
 }

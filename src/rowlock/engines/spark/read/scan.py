@@ -21,7 +21,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
 from rowlock.caches import PATHS, VECTORS, Cache
-from rowlock.engines.spark.catalyst.bridge import analyzed, arrow_schema, bare, catalyst, nullable, with_parts
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, bare, catalyst, nullable, with_parts
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.connect import is_connect
@@ -217,14 +217,20 @@ def with_constants(scan: DataFrame, uris: Sequence[str], values: Mapping[str, tu
     Spark takes them for the values of partitions: a row costs nothing more, and conditions on them skip files.
     """
     spark, bridge = scan.sparkSession, catalyst(scan.sparkSession)
+    table = pa.table({n: held for n, (_, held) in values.items()} | {PATH: pa.array(uris, pa.string())})
+    given = StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
+    typed = local_frame(spark, table, given).select(*(F.col(quote(n)).cast(t).alias(n) for n, (t, _) in values.items()), PATH)
+    return bridge.dataframe(in_jvm(spark).scan(analyzed(scan), typed._jdf, metadata), spark)
+
+
+def in_jvm(spark: SparkSession) -> JavaObject:
+    """`rowlock.DataFiles` in the session's JVM; its class is loaded with the first call."""
+    bridge = catalyst(spark)
     if bridge.data_files is None:
         classes = Classes(spark)
         classes.load("files")
         bridge.data_files = classes.new("DataFiles")
-    table = pa.table({n: held for n, (_, held) in values.items()} | {PATH: pa.array(uris, pa.string())})
-    given = StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
-    typed = local_frame(spark, table, given).select(*(F.col(quote(n)).cast(t).alias(n) for n, (t, _) in values.items()), PATH)
-    return bridge.dataframe(bridge.data_files.scan(analyzed(scan), typed._jdf, metadata), spark)
+    return bridge.data_files
 
 
 def _metadata_of(raw: DataFrame, *, counted: bool) -> Column:

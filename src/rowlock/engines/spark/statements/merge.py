@@ -130,7 +130,8 @@ class MergeRun:
             masks = [pc.is_in(_key(columns.column(n)), value_set=v, skip_nulls=True) for n, v in zip(names, values, strict=True)]
             return functools.reduce(pc.and_, masks)
 
-        return driver_rows.read_matching(self.evaluator, slices, self.snapshot, may_match, list(dict.fromkeys(names)), limits().driver_rows)
+        wanted, most = self.snapshot.schema.names, limits().driver_rows
+        return driver_rows.read_matching(self.evaluator, slices, self.snapshot, may_match, list(dict.fromkeys(names)), wanted, most)
 
     def _driver_pairs(self, rows: Addressed) -> Addressed:
         """The outputs of `plan.pairs` for the pairs that meet ON, evaluated without a job over candidate pairs."""

@@ -1,6 +1,6 @@
 """UPDATE and DELETE: each is resolved once and then run over slices (some rows of a data file), at staging and in every rebase alike.
 
-A job that only finds rows answers with bitmaps: one word of 64 positions instead of up to 64 addresses.
+Of the rows that a DELETE may mean only the columns of its condition are read; of an UPDATE's all, since it writes them anew.
 
 Over columns on the driver a mask finds the rows that may meet the condition, without a job.  What is not understood may be true of every row, unless
 its columns have few different values: then Spark evaluates it once for each of these.  So a mask may keep too many rows, never too few (I3), and
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql import Column, DataFrame
 
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.engine import Statement, refuse_on_append_only
@@ -31,7 +31,6 @@ from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import Condition, translated
 from rowlock.engines.spark.driver_rows import Addressed, Found, Ways
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.statements.computed_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
@@ -47,34 +46,6 @@ from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
 from rowlock.protocol.intervals import Interval, of_rows
 from rowlock.protocol.schema import ColumnPath
 
-_BITS = 64
-_UNPACKED_WORDS = 1 << 16
-"""Words that are taken apart at a time: 4 million positions, 32 MB."""
-
-
-def positions_by_path(addresses: DataFrame, names: Mapping[int, str]) -> dict[str, BitMap64]:
-    """The positions of a DataFrame with PATH and POSITION, by path, in one Spark job; `names` are the paths by their hash (see `paths_by_hash`).
-
-    The driver gets 24 bytes for each 64 neighbouring positions of which one occurs.
-    """
-    bit = F.expr(f"shiftleft(1L, cast({POSITION} & {_BITS - 1} as int))")
-    grouped = addresses.groupBy(F.xxhash64(PATH).alias("file"), F.shiftright(POSITION, 6).alias("word")).agg(F.bit_or(bit).alias("bits"))
-    table = to_arrow(grouped)
-    files, words, bits = (table.column(n).to_numpy() for n in range(3))
-    found: dict[str, BitMap64] = {}
-    order = np.lexsort((words, files))
-    for start in range(0, len(order), _UNPACKED_WORDS):
-        rows = order[start : start + _UNPACKED_WORDS]
-        for file in np.unique(files[rows]):
-            chosen = rows[files[rows] == file]
-            set_bits = np.unpackbits(bits[chosen].astype("<i8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-            at, offset = np.nonzero(set_bits)
-            positions = bitmap_of(words[chosen][at] * _BITS + offset)
-            path = names[int(file)]
-            found[path] = found[path] | positions if path in found else positions
-    return found
-
-
 __all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
 
 
@@ -88,6 +59,7 @@ class RowPlan:
 
     everything  there is no condition that a row could fail
     reads       the predicate by which files are skipped
+    columns     the table's columns that the condition of a DELETE reads
     mask        an estimate of the condition over rows on the driver, which keeps too many at most
     narrow      outputs only the columns that an UPDATE sets or that are computed from these, and the address
     unchanged   the other columns
@@ -99,6 +71,7 @@ class RowPlan:
     session: JavaObject
     everything: bool
     reads: ir.Predicate | None = None
+    columns: tuple[str, ...] = ()
     mask: RowMask | None = None
     narrow: Resolved | None = None
     unchanged: tuple[str, ...] = ()
@@ -162,10 +135,11 @@ def _statement(
 ) -> Statement:
     plain = translated(evaluator.bridge, resolved.condition, target.ids)
     reads = None if plain is None else plain.reads
-    more["mask"] = row_mask(plain)
+    references = evaluator.bridge.list(resolved.condition.references().toSeq()) if kind == "delete" and resolved.condition is not None else []
+    columns = tuple(target.names[int(a.exprId().id())] for a in references)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = (EVERY_ROW if kind == "delete" else []) if resolved.condition is None else [str(resolved.condition.sql())]
-    plan = RowPlan(kind, target.relation, resolved, session, everything, reads, **more)
+    plan = RowPlan(kind, target.relation, resolved, session, everything, reads, columns, row_mask(plain), **more)
     return Statement(kind, plan, reads, parameters={"predicate": text}, source_versions=read, sets=sets)
 
 
@@ -183,16 +157,18 @@ def run(
     ways.small_files(local)
     few, scanned = _read_candidates(evaluator, plan, larger, snapshot)
     ways.candidates(few, "columns of the condition", len(larger) - len(scanned))
-    local += [*few, *held]
-    found: list[Addressed] = []
-    rows = Addressed.of(local)
-    if rows is not None:
-        found.append(driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session))
     large: list[RowBlock] = []
     tombstones: dict[str, BitMap64] = {}
+    if plan.kind == "delete":
+        tombstones, more = _met(evaluator, plan, few)
+        scanned += more
+    else:
+        local += few
+    rows = Addressed.of([*local, *held])
+    found = [] if rows is None else [driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session)]
     if scanned:
         ways.job(scanned)
-    if scanned and plan.kind == "delete" and evaluator.physical_rows(scanned) > limits().unbounded_scan_rows:
+    if scanned and plan.kind == "delete":
         tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
     elif scanned:
         try:
@@ -212,9 +188,10 @@ def run(
 
 
 def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
-    """(rows that may meet the condition, slices left for a scan); reads the columns of the condition on the driver, where the rows found are few.  No job."""
+    """(rows that may meet the condition, slices left for a job); reads the columns of the condition on the driver, and of an UPDATE's rows all.  No job."""
     mask = plan.mask if slices else None
-    if mask is not None and sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
+    large = sum(s.file.size_bytes for s in slices) > limits().masked_bytes
+    if mask is not None and large:
         mask = point_mask(mask)
     if mask is None:
         return [], list(slices)
@@ -227,15 +204,24 @@ def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice
             return None
         return driver_rows.rows_that_meet(evaluator, values, plan.relation, mask.condition.part(part), plan.session)
 
-    return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, limits().masked_rows)
+    deletes = plan.kind == "delete"
+    wanted, most = plan.columns if deletes else snapshot.schema.names, limits().masked_rows if deletes and not large else limits().driver_rows
+    return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, wanted, most)
+
+
+def _met(evaluator: Evaluator, plan: RowPlan, candidates: Sequence[Found]) -> tuple[dict[str, BitMap64], list[Slice]]:
+    """(the positions of a DELETE's rows among candidates of which the condition's columns are held, slices left for a job).  No job."""
+    rows = Addressed.of(candidates)
+    if rows is None:
+        return {}, []
+    met = driver_rows.rows_that_meet(evaluator, rows.table, plan.relation, plan.resolved.condition, plan.session)
+    return ({}, [s for s, _, _ in candidates]) if met is None else (dict(rows.origin.take(met).bitmaps()), [])
 
 
 def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
-    """The outputs over files, in one Spark job; columns that an UPDATE does not set are read only for the rows that it changes."""
+    """The outputs of an UPDATE over files, in one Spark job; columns that it does not set are read only for the rows that it changes."""
     if plan.narrow is None or not plan.unchanged:
-        delete = plan.kind == "delete"  # addresses alone, 16 bytes a row, of so few rows that all may come
-        most = limits().unbounded_scan_rows if delete else None
-        return driver_rows.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot, narrow=delete, most=most)
+        return driver_rows.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
     rows = driver_rows.scan(evaluator, slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
     if not rows.num_rows:
         return rows
@@ -248,14 +234,15 @@ def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
 
 
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Mapping[str, BitMap64]:
-    """The positions of many deleted rows, which Spark sends as bitmaps of 64: one job for the files of each `limits().collected_positions_rows` rows."""
+    """The positions of deleted rows, 16 bytes for each: one Spark job for the files of each `limits().collected_positions_rows` rows."""
     portions = np.cumsum([evaluator.num_rows(s.file) for s in slices]) // limits().collected_positions_rows
+    outputs = evaluator.with_hashed_address(plan.resolved.outputs, snapshot)
     found: dict[str, BitMap64] = {}
     for number in np.unique(portions):
         portion = [s for s, n in zip(slices, portions, strict=True) if n == number]
         child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, portion, plan.relation.attributes))
-        frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, child), evaluator.spark, plan.session)
-        found |= positions_by_path(frame, evaluator.paths_by_hash(portion))
+        rows = to_arrow(evaluator.bridge.dataframe(evaluator.bridge.project(outputs, child), evaluator.spark, plan.session))
+        found |= driver_rows.addressed_by_hash(rows, evaluator.paths_by_hash(portion)).origin.bitmaps()
     return found
 
 
