@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import difflib
-import html
 from collections.abc import Iterable, Sequence
 
 Facts = Sequence[tuple[str, Sequence[str]]]
@@ -25,12 +23,14 @@ def aligned(title: str, facts: Facts) -> str:
 
 def html_table(title: str, facts: Facts) -> str:
     """The same as an HTML table of two columns; all text is escaped."""
+    from html import escape
+
     rows = "".join(
-        f'<tr><th style="text-align:left">{html.escape(name)}</th><td style="text-align:left">{"<br>".join(html.escape(line) for line in lines)}</td></tr>'
+        f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{"<br>".join(escape(line) for line in lines)}</td></tr>'
         for name, lines in facts
         if lines
     )
-    return f'<table><caption style="text-align:left">{html.escape(title)}</caption><tbody>{rows}</tbody></table>'
+    return f'<table><caption style="text-align:left">{escape(title)}</caption><tbody>{rows}</tbody></table>'
 
 
 def call(name: str, /, *parts: str, **fields: object) -> str:
@@ -92,8 +92,10 @@ def time_in(timestamp_ms: int, zone: datetime.tzinfo | None = None) -> str:
 
 def nearest(given: str, known: Iterable[str], likeness: float = 0.75) -> str | None:
     """The known name that is most like a misspelt one, whatever its case; None where none is so much like it (1: equal)."""
+    from difflib import get_close_matches
+
     by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=likeness)
+    found = get_close_matches(given.lower(), by_lower, n=1, cutoff=likeness)
     return by_lower[found[0]] if found else None
 
 

@@ -6,7 +6,6 @@ Limits hold for the process and are set by `set_limits` or the environment: ROWL
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rowlock import arguments, threads
+from rowlock.display import nearest
 from rowlock.exceptions import InvalidInput, WrongType
 
 PREFIX = "ROWLOCK_LIMITS_"
@@ -228,8 +228,8 @@ def from_environment(environment: Mapping[str, str]) -> Limits:
 def _checked(name: str, value: object, where: str) -> int:
     """The value of a limit, checked; `where` is what a message calls it."""
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, 1)
-        raise InvalidInput(f"There is no limit {where}" + (f"; did you mean {near[0]}?" if near else f". The limits are: {', '.join(NAMES)}"))
+        near = nearest(name, NAMES, 0.6)
+        raise InvalidInput(f"There is no limit {where}" + (f"; did you mean {near}?" if near else f". The limits are: {', '.join(NAMES)}"))
     least = 1 if name in _PORTIONS else 0
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidInput(f"The limit {where} is a whole number of {name.rsplit('_', 1)[-1]}, {least} or more, not {value!r}")

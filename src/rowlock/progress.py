@@ -11,7 +11,6 @@ work then costs a look at that, and a step nothing.  What is shown decides nothi
 from __future__ import annotations
 
 import contextlib
-import html
 import os
 import sys
 import threading
@@ -144,8 +143,10 @@ class _Notebook:
         self._shown: Any = display({"text/plain": ""}, raw=True, display_id=True)
 
     def show(self, lines: Sequence[str]) -> None:
+        from html import escape
+
         text = "\n".join(lines)
-        self._shown.update({"text/plain": text, "text/html": f"<small>{html.escape(text).replace(chr(10), '<br>')}</small>"}, raw=True)
+        self._shown.update({"text/plain": text, "text/html": f"<small>{escape(text).replace(chr(10), '<br>')}</small>"}, raw=True)
 
     def clear(self) -> None:
         self._shown.update({"text/plain": "", "text/html": ""}, raw=True)

@@ -7,12 +7,13 @@ Pure; `advice.read_history` reads one from a store.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
+
+from rowlock.advice.writers import Fields, Writer, engine_of, own_writer, writer_of
 
 Outcome = Literal["committed", "conflict", "refused", "unknown", "abandoned"]
 """How a run ended: committed; conflict: a policy raised; refused: the statement fails at the head, such as a second match in
@@ -31,25 +32,6 @@ _CHANGED_ROWS = (
 )  # fmt: skip
 _COPIED_ROWS = (("numCopiedRows", "num_copied_rows"), ("numTargetRowsCopied", "num_target_rows_copied"))
 """Metrics of rows, each by its name in Delta and by delta-rs' own."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Writer:
-    """The writer that a commit records; empty or None where it records none.
-
-    application   the name of the application or program; of a commit by another engine its job, user, or the engine itself
-    host          the machine's name
-    process       the process's id on that machine
-    """
-
-    application: str = ""
-    host: str = ""
-    process: int | None = None
-
-    @property
-    def where(self) -> str:
-        """Host and process as one text, such as `etl-3, process 4711`."""
-        return ", ".join(part for part in (self.host, "" if self.process is None else f"process {self.process}") if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +97,7 @@ class Run:
     txn_id: str | None = None
     at_ms: int | None = None
     began_ms: int | None = None
-    writer: Writer = Writer()
+    writer: Writer = field(default_factory=Writer)
     user_metadata: str = ""
     engine: str = "?"
     read_version: int | None = None
@@ -249,7 +231,7 @@ class History:
 
 def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(), *, modified_ms: int | None = None) -> Run:
     """The run of a commit, from its commitInfo (any JSON value, or None) and its file actions."""
-    info = _Fields(info)
+    writer, info = writer_of(info), Fields(info)
     ours, parameters, metrics = info.fields("rowlock"), info.fields("operationParameters"), info.fields("operationMetrics")
     operation = info.text("operation") or "?"
     stated = [v for fields, name in ((info, "readVersion"), (ours, "read_version")) if (v := fields.count(name)) is not None and v < version]
@@ -264,9 +246,9 @@ def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(),
         txn_id=info.text("txnId") or None,
         at_ms=at_ms,
         began_ms=_began_ms(ours, at_ms, seconds),
-        writer=_writer_of(info),
+        writer=writer,
         user_metadata=info.text("userMetadata"),
-        engine=_engine(info),
+        engine=engine_of(info),
         read_version=min(stated, default=None),
         appends=_only_appends(info, operation, parameters, touched),
         moves=bool(touched.num_removed or touched.num_added) and not touched.changes_data and not touched.changes_definition,
@@ -284,7 +266,7 @@ def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(),
 
 def run_of_attempt(raw: Any) -> Run | None:
     """The run of a failed attempt, from its record (any JSON value); None if it is not such a record."""
-    raw = _Fields(raw)
+    raw = Fields(raw)
     outcome = raw.value("outcome")
     if outcome not in FAILED:
         return None
@@ -298,7 +280,7 @@ def run_of_attempt(raw: Any) -> Run | None:
         txn_id=raw.text("txn_id") or None,
         at_ms=at_ms,
         began_ms=_began_ms(raw, at_ms, seconds),
-        writer=_own_writer(raw) or Writer(raw.text("engine")),
+        writer=own_writer(raw) or Writer(raw.text("engine")),
         user_metadata=raw.text("user_metadata"),
         engine=raw.text("engine") or "?",
         read_version=read_version,
@@ -318,83 +300,31 @@ def in_order(runs: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(sorted(runs, key=lambda r: (r.ended_at + (r.version is None), r.version is None, r.at_ms or 0)))
 
 
-def writer_of(info: Mapping[str, Any]) -> Writer:
-    """Who wrote a commit, by its commitInfo."""
-    return _writer_of(_Fields(info))
-
-
-class _Fields:
-    """The fields of a JSON value that any program may have written: one that is missing, or of another type, has no value."""
-
-    def __init__(self, value: Any) -> None:
-        self._held: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
-
-    def value(self, name: str) -> Any:
-        """The value as it is."""
-        return self._held.get(name)
-
-    def fields(self, name: str) -> _Fields:
-        """An object."""
-        return _Fields(self._held.get(name))
-
-    def list(self, name: str) -> Sequence[Any]:
-        """A list."""
-        value = self._held.get(name)
-        return value if isinstance(value, (list, tuple)) else ()
-
-    def text(self, *names: str) -> str:
-        """The first of these fields that is a text; empty if none is."""
-        return next((value for name in names if isinstance(value := self._held.get(name), str) and value), "")
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """The texts in a list."""
-        return tuple(v for v in self.list(name) if isinstance(v, str))
-
-    def count(self, *names: str) -> int | None:
-        """The first of these fields that is a whole number of at least 0 (as a number, or as text in operationMetrics)."""
-        for value in map(self._held.get, names):
-            if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-                return int(value)
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e18:
-                return int(value)
-        return None
-
-    def number(self, name: str) -> float:
-        """A sensible number of seconds, else 0."""
-        value = self._held.get(name)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e9 else 0.0
-
-    def seconds(self) -> dict[str, float]:
-        """The seconds by phase in the field of this name."""
-        held = self.fields("seconds")
-        return {str(name): held.number(name) for name in held._held}
-
-
-def _account(account: _Fields, thrown: _Fields) -> dict[str, Any]:
+def _account(account: Fields, thrown: Fields) -> dict[str, Any]:
     """The fields of a run that come from Rowlock's own record, and from that of the work that was lost."""
     return {
         "attempts": max(1, account.count("attempts") or 1),
         "rounds": account.count("rounds") or 0,
         "rows_rebased": account.count("rows_rebased") or 0,
         "bytes_rebased": account.count("bytes_rebased") or 0,
-        "met": tuple(_met(c, version) for c in map(_Fields, account.list("conflicts")) if (version := c.count("version")) is not None),
-        "overwrote": _overwrote(map(_Fields, account.list("overwritten"))),
+        "met": tuple(_met(c, version) for c in map(Fields, account.list("conflicts")) if (version := c.count("version")) is not None),
+        "overwrote": _overwrote(map(Fields, account.list("overwritten"))),
         "thrown_rows": thrown.count("rows") or 0,
         "thrown_bytes": thrown.count("size_bytes") or 0,
         "thrown_seconds": thrown.number("seconds"),
     }
 
 
-def _met(conflict: _Fields, version: int) -> MetWinner:
+def _met(conflict: Fields, version: int) -> MetWinner:
     return MetWinner(
         version=version, operation=conflict.text("operation") or "?", files=conflict.texts("files"), columns=conflict.texts("columns"),
         rows_gone=conflict.count("rows_gone") or 0, rows_born=conflict.count("rows_born") or 0, rule=conflict.text("rule"),
     )  # fmt: skip
 
 
-def _overwrote(rows: Iterable[_Fields]) -> tuple[OverwrittenRows, ...]:
+def _overwrote(rows: Iterable[Fields]) -> tuple[OverwrittenRows, ...]:
     """The overwritten rows, grouped by winner and outcome."""
-    grouped: dict[tuple[int, str], list[_Fields]] = defaultdict(list)
+    grouped: dict[tuple[int, str], list[Fields]] = defaultdict(list)
     for row in rows:
         if (version := row.count("version")) is not None:
             grouped[version, row.text("outcome") or "?"].append(row)
@@ -404,37 +334,19 @@ def _overwrote(rows: Iterable[_Fields]) -> tuple[OverwrittenRows, ...]:
     )
 
 
-def _only_appends(info: _Fields, operation: str, parameters: _Fields, touched: FileChanges) -> bool:
+def _only_appends(info: Fields, operation: str, parameters: Fields, touched: FileChanges) -> bool:
     if touched.num_removed or touched.changes_definition:
         return False
-    blind = info.value("isBlindAppend")
-    unsaid = blind is None and "isBlindAppend" not in info._held
-    return blind is True or (unsaid and operation.upper() in _APPENDS and parameters.text("mode", "outputMode").lower() == "append")
+    return info.value("isBlindAppend") is True or (
+        "isBlindAppend" not in info and operation.upper() in _APPENDS and parameters.text("mode", "outputMode").lower() == "append"
+    )
 
 
-def _engine(info: _Fields) -> str:
-    return info.text("engineInfo", "clientVersion") or "?"
-
-
-def _predicate(parameters: _Fields) -> str:
+def _predicate(parameters: Fields) -> str:
     return parameters.text("predicate", "mergePredicate", "statement")[:2000]
 
 
-def _own_writer(record: _Fields) -> Writer | None:
-    """The writer that Rowlock's own record names; None if it names none."""
-    named = record.fields("writer")
-    writer = Writer(named.text("application"), named.text("host"), named.count("process"))
-    return writer if writer != Writer() else None
-
-
-def _writer_of(info: _Fields) -> Writer:
-    """The writer of a commit; other engines name a job, a notebook, a user, or themselves alone."""
-    job, notebook = info.fields("job"), info.fields("notebook")
-    other = job.text("jobName", "jobId") or notebook.text("notebookId") or info.text("userName") or _engine(info)
-    return _own_writer(info.fields("rowlock")) or Writer(other, info.text("clusterId"))
-
-
-def _began_ms(record: _Fields, at_ms: int | None, seconds: Mapping[str, float]) -> int | None:
+def _began_ms(record: Fields, at_ms: int | None, seconds: Mapping[str, float]) -> int | None:
     """When a run began: as recorded, else its end less its recorded seconds."""
     if at_ms is None:
         return None

@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 import rowlock
-from rowlock.advice.history import writer_of
+from rowlock.advice.writers import described, told, writer_of
 from rowlock.api.append import opened
 from rowlock.api.to_arrow import count_rows, first_rows
 from rowlock.cli.app import AsJson, Commits, StorageOption, TablePath, app, command, names, plain, say, say_json, storage
@@ -36,7 +36,6 @@ from rowlock.protocol.prepared import prepared_by
 from rowlock.storage.dynamodb import ArbitratedStore, create_table
 from rowlock.storage.open import open_store
 from rowlock.storage.options import SCHEMES, Kind
-from rowlock.transaction.group_commit.group import described, told
 from rowlock.transaction.state.shared import snapshot_of, state_of
 
 SHOWN_COLUMNS = 12

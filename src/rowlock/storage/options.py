@@ -11,8 +11,6 @@ a program are left to boto3.  In an address the path after the bucket is taken a
 
 from __future__ import annotations
 
-import configparser
-import difflib
 import hashlib
 import importlib.util
 import os
@@ -20,11 +18,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rowlock import clock
+from rowlock.display import nearest
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import SCHEME, SCHEME_ALIASES
+
+if TYPE_CHECKING:
+    from configparser import ConfigParser
 
 _KEYS = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key", "aws_session_token": "session_token"}
 _OTHERS = {"region": "region", "endpoint_url": "endpoint"}
@@ -61,7 +63,9 @@ def read(name: str | None, *, table: str | None = None) -> Profile | None:
     return Profile(wanted, values, needs_boto3)
 
 
-def _file(variable: str, name: str) -> configparser.ConfigParser:
+def _file(variable: str, name: str) -> ConfigParser:
+    import configparser
+
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     named = os.environ.get(variable)
     try:
@@ -71,7 +75,7 @@ def _file(variable: str, name: str) -> configparser.ConfigParser:
     return parser
 
 
-def _section(parser: configparser.ConfigParser, name: str) -> dict[str, str]:
+def _section(parser: ConfigParser, name: str) -> dict[str, str]:
     return dict(parser.items(name)) if parser.has_section(name) else {}
 
 
@@ -228,8 +232,8 @@ def _s3(mine: dict[str, str], from_environment: dict[str, str], table: str | Non
 def unknown_name(settings: Settings, name: str) -> InvalidInput:
     """The error for an option that the store does not know; it does not contain the option's value."""
     asked = next((k for k in settings.given if k.endswith(name.lower()) or name.lower().endswith(k)), name)
-    near = difflib.get_close_matches(name.lower(), [*CLIENT, *_AZURE_NAMES, *_S3_NAMES, *_S3_CREDENTIALS, "region", "profile"], 1)
-    return InvalidInput(f"storage_options: {asked!r} is not an option of {settings.kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    near = nearest(name, [*CLIENT, *_AZURE_NAMES, *_S3_NAMES, *_S3_CREDENTIALS, "region", "profile"], 0.6)
+    return InvalidInput(f"storage_options: {asked!r} is not an option of {settings.kind}" + (f"; did you mean {near!r}?" if near else ""))
 
 
 SCHEMES: dict[str, Kind] = {

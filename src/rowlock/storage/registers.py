@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from rowlock import arguments
 from rowlock.exceptions import InvalidInput
-from rowlock.storage.dynamodb.settings import client_of, ensure_table
 from rowlock.storage.options import Settings
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectStore, PutOutcome, StorageError, Unknown
 
@@ -93,6 +92,8 @@ class DynamoDbRegisters:
     """The registers of the Delta table at `root`, in the DynamoDB table `table`."""
 
     def __init__(self, table: str, root: str, options: Mapping[str, str] | None = None) -> None:
+        from rowlock.storage.dynamodb.settings import client_of
+
         self._table, self._root, self._client = table, root, cast(Any, client_of(options))
 
     def __repr__(self) -> str:
@@ -261,6 +262,8 @@ def create_lock_table(provider: str, storage_options: Mapping[str, str] | None =
     arguments.text(provider, "provider")
     options = arguments.text_by_text(storage_options, "storage_options")
     if provider.startswith("dynamodb:"):
+        from rowlock.storage.dynamodb.settings import client_of, ensure_table
+
         name = provider.removeprefix("dynamodb:")
         ensure_table(client_of(options or None), name, {"register": "HASH"}, "name another table in the lock provider, dynamodb:TABLE")
         return

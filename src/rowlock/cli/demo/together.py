@@ -23,7 +23,7 @@ from rich.console import Console
 
 import rowlock
 from rowlock import DeltaTable, clock
-from rowlock.advice.history import writer_of
+from rowlock.advice.writers import writer_of
 from rowlock.cli.app import say
 from rowlock.cli.demo.run import Choices, Crew, Writer, work_folder
 from rowlock.cli.demo.scoreboard import Score, Scoreboard, commit_event, verdict

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rowlock import display
-from rowlock.advice.history import History, Run, Writer
+from rowlock.advice.history import History, Run
+from rowlock.advice.writers import Writer
 
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
 _LEFT, _RIGHT = 0.5, 95.5

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.advice.history import History, Run, Writer
+from rowlock.advice.history import History, Run
+from rowlock.advice.writers import Writer
 from rowlock.cli.report.lanes import WORDS, begin_of, free_rows, label, phases_of
 
 _WITHIN_MS = 0.001

@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowlock import clock
-from rowlock.advice.history import Writer, writer_of
-from rowlock.display import count
+from rowlock.advice.writers import told
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
@@ -241,28 +240,3 @@ def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit
     many, *writers = told({"rowlock": record}) or [""]
     shown = {"participants": f"{many} {', '.join(writers)}"} if writers else {}  # what DESCRIBE HISTORY of any engine shows
     return commit_of(leader.txn, leader.attempt, files, {**leader.parameters, **shown}, metrics, steps, record)
-
-
-MOST_NAMED = 10
-"""The most writers that the words name; a group of more says how many others there were."""
-
-
-def participants(info: Mapping[str, Any]) -> dict[Writer, int]:
-    """The writers of a version that several appends share, each with the number of its appends; empty for every other version."""
-    ours = info.get("rowlock")
-    listed = ours.get("members") if isinstance(ours, Mapping) else None
-    members = [m for m in listed if isinstance(m, Mapping)] if isinstance(listed, list) else []
-    return dict(Counter(writer_of({**info, "rowlock": m} if "writer" in m else info) for m in members)) if len(members) > 1 else {}
-
-
-def described(writer: Writer) -> str:
-    """An application and where it ran, such as `nightly (etl-3, process 4711)`."""
-    return f"{writer.application} ({writer.where})" if writer.where else writer.application
-
-
-def told(info: Mapping[str, Any]) -> list[str]:
-    """How many appends share a version, then who made them, the most first; empty for a version of one transaction."""
-    found = sorted(participants(info).items(), key=lambda of: -of[1])
-    named, others = found[:MOST_NAMED], found[MOST_NAMED:]
-    rest = [f"{sum(n for _, n in others):,} by {count(len(others), 'other writer')}"] if others else []
-    return [f"{sum(n for _, n in found):,} appends in one commit:", *(f"{n:,} by {described(writer)}" for writer, n in named), *rest] if found else []

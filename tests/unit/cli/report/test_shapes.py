@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from hypothesis import given, strategies as st
 
-from rowlock.advice.history import History, MetWinner, Run, Writer
+from rowlock.advice.history import History, MetWinner, Run
+from rowlock.advice.writers import Writer
 from rowlock.cli.report.lanes import MAX_LANES, MAX_ROWS, MAX_RUNS, ROW, WORDS, Axis, drawing, phases_of
 
 T0 = 1_790_000_000_000

@@ -22,7 +22,7 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.advice.history import writer_of
+from rowlock.advice.writers import participants, told, writer_of
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException, RowlockError
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -36,7 +36,7 @@ from rowlock.transaction.definition import alteration
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.group_commit import between_processes, lead
 from rowlock.transaction.group_commit.between_processes import FOLDER, Post
-from rowlock.transaction.group_commit.group import Lot, Member, participants, queue_of, told
+from rowlock.transaction.group_commit.group import Lot, Member, queue_of
 from rowlock.transaction.group_commit.lead import LedAppends
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.abort_marker import ABORT
