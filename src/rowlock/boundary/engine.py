@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 from rowlock.boundary.effects import Change, Effects, LostMatches, Propagated, RowBlock, StagedFile
 from rowlock.boundary.provenance import Mask, Origin, Provenance
@@ -86,7 +86,6 @@ class AppendEngine(Protocol):
         """
 
 
-@runtime_checkable
 class Engine(AppendEngine, Protocol):
     """A data plane that evaluates statements, too.  All methods are called on the driver, also from several threads at once."""
 

@@ -43,8 +43,8 @@ logger = logging.getLogger("rowlock")
 
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
-_PAGE = 1000
-"""Files of the log that are examined first: one page of a listing."""
+_FEW, _PAGE = 16, 1000
+"""Files of the log that are examined first, since mostly none is expired, and then: one page of a listing."""
 _MOST_SECONDS = 5.0
 _SECONDS_PER_COMMIT = 0.05
 """How long one run deletes, in all or for each commit between two checkpoints: the commit that it follows waits for it."""
@@ -115,15 +115,16 @@ def _midnight_ms(at_ms: int) -> int:
 
 def find_expired(store: ObjectStore, properties: TableProperties, horizon: int) -> Expired | None:
     """The oldest part of the log that is expired, as far as one run deletes it; None if there is none."""
-    count = _PAGE
+    count = _FEW
     while True:
         listed = list(store.list(names.LOG_DIRECTORY, limit=count))
         files = [f for m in listed if (f := names.parse(m.key, size_bytes=m.size_bytes, modified_ms=m.modified_ms)) is not None]
         past = _past(files, horizon)
-        expired = _choose(store, properties, files, past, horizon)
-        if expired is not None or len(listed) < count or len(past) < sum(f.kind == "commit" for f in files):
+        through = len(listed) < count or len(past) < sum(f.kind == "commit" for f in files)  # nothing beyond what is listed is expired
+        expired = _choose(store, properties, files, past, horizon) if through or count > _FEW else None
+        if through or expired is not None:
             return expired
-        count *= 8  # all listed files are expired, without a checkpoint to retain: list more
+        count = max(_PAGE, count * 8)  # all listed files are expired, too few for a run or without a checkpoint to retain: list more
 
 
 def _past(files: Sequence[LogFile], horizon: int) -> list[int]:

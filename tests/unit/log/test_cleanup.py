@@ -116,6 +116,17 @@ def earliest(store: MemoryStore) -> int:
     return 0
 
 
+def test_a_log_of_which_nothing_is_expired_is_hardly_looked_at(time: Movable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I8: each checkpoint asks, so its writer must not wait for the times of a thousand files."""
+    store = MemoryStore()
+    table(time, store, 20, **{"delta.logRetentionDuration": "interval 40 days"})
+    asked: list[int | None] = []
+    listed = store.list
+    monkeypatch.setattr(store, "list", lambda *given, limit=None, **more: asked.append(limit) or listed(*given, limit=limit, **more))
+    assert clean(store) == 0
+    assert [limit for limit in asked if limit is not None] == [16]
+
+
 def test_the_part_before_the_newest_expired_checkpoint_goes(time: Movable) -> None:
     """Of versions 0 to 12, a day each, with a retention of 4 days: version 8 is past the horizon, and checkpoint 6 the newest up to it."""
     store = MemoryStore()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from rowlock import clock
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
@@ -61,7 +62,7 @@ class OpenTable:
     def __init__(self, log: TableLog, engine: AppendEngine, observer: Observer | None = None, *, state: SharedState | None = None) -> None:
         self.state = state or state_of(log.store)
         self.engine, self._observer = engine, observer
-        self._statement_engine = engine if isinstance(engine, Engine) else None  # asked once: a look at a protocol's every method
+        self._statement_engine = cast(Engine, engine) if hasattr(engine, "propagate") else None  # a look at the protocol would be one at its every method
 
     @property
     def path(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from rowlock import clock, display
@@ -166,11 +166,10 @@ class Receipt:
             >>> rowlock.append(path, pa.table({"id": [4, 5]})).record()["rows_dropped"]
             0
         """
-        out = asdict(self)
-        for name in ("version", "operation", "txn_id", "metrics", "read_version", "group_size", "rewritten"):  # these are commitInfo's own fields
-            out.pop(name)
+        own = ("version", "operation", "txn_id", "metrics", "read_version", "group_size", "rewritten")  # commitInfo has fields for these
+        out = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
         out["conflicts"] = [c.record() for c in self.conflicts[:20]]
-        out["overwritten"] = [{k: v for k, v in row.items() if v} for row in out["overwritten"][:_RECORDED]]
+        out["overwritten"] = [{k: v for k, v in asdict(row).items() if v} for row in self.overwritten[:_RECORDED]]
         out["rows_overwritten"] = len(self.overwritten)
         out["seconds"] = {k: round(v, 4) for k, v in self.seconds.items()}
         return out

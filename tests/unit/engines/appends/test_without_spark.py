@@ -102,3 +102,14 @@ def test_the_commands_that_need_no_spark(tmp_path: Path) -> None:
     txn_ids = [json.loads(line)["commitInfo"]["txnId"] for n in range(3) for line in Path(path, "_delta_log", f"{n:020}.json").read_text().splitlines()[:1]]
     assert all(i in with_ids for i in txn_ids)
     assert "3 rows" in shown
+
+
+def test_an_append_imports_what_it_needs(tmp_path: Path) -> None:
+    """A process that appends once is there for a tenth of a second, which modules that it never asks would take."""
+    code = """
+import pyarrow as pa
+import rowlock
+rowlock.append(sys.argv[1], pa.table({"id": [1]}))
+print(sorted({"configparser", "difflib", "rowlock.advice.history", "rowlock.storage.dynamodb"} & set(sys.modules)))
+"""
+    assert run(code, str(tmp_path / "t")) == "[]\n"
