@@ -68,6 +68,7 @@ NAMED: dict[str, Callable[[Any, str], Any]] = {
     "write": lambda spark, path: rowlock.write(spark.sql("select 1 as id, 2 as __rowlock_pos"), path),
     "append": lambda spark, path: rowlock.append(path, pa.table({"id": [1], "__Rowlock_Path": ["x"]})),
     "create": lambda spark, path: DeltaTable.create(spark).location(path).addColumn("id", "int").addColumn("__rowlock_source", "int").execute(),
+    "create with Spark's": lambda spark, path: rowlock.write(spark.sql("select 1 as id, 2 as _TMP_metadata_row_index"), path),
     "replace": lambda spark, path: DeltaTable.createOrReplace(spark).location(path).addColumn("__rowlock_path", "int").execute(),
     "added by write": lambda spark, path: rowlock.write(spark.sql("select 1 as id, 2 as __rowlock_pos"), path, merge_schema=True),
     "added by append": lambda spark, path: rowlock.append(path, pa.table({"id": pa.array([1], pa.int32()), "__rowlock_pos": [2]}), merge_schema=True),
@@ -88,23 +89,25 @@ NAMED: dict[str, Callable[[Any, str], Any]] = {
 @pytest.mark.parametrize("what", NAMED)
 def test_a_column_of_such_a_name_is_refused_by_it(spark: Any, table_path: str, what: str) -> None:
     """The files of large statements hold columns of these names, whose values a table's own column would show."""
-    if what not in ("write", "append", "create"):
+    if what not in ("write", "append", "create", "create with Spark's"):
         table(spark, table_path)
-    with unchanged(table_path), pytest.raises(SchemaMismatch, match=r"(?i)'__rowlock_.*Rowlock's own; rename it") as e:
+    with unchanged(table_path), pytest.raises(SchemaMismatch, match=r"(?i)'_(_rowlock|tmp)_.*Rowlock's own; rename it") as e:
         NAMED[what](spark, table_path)
     assert e.value.table == table_path
 
 
+@pytest.mark.parametrize("name", ["__rowlock_pos", "_TMP_metadata_row_index"])
 @pytest.mark.no_peers("a table that Rowlock refuses to read")
-def test_a_table_of_another_writer_with_such_a_column_is_refused_by_it(spark: Any, tmp_path: Path) -> None:
+def test_a_table_of_another_writer_with_such_a_column_is_refused_by_it(spark: Any, tmp_path: Path, name: str) -> None:
+    """One like Spark's own in other letters was an ambiguous reference in the scan of a table with deletion vectors."""
     path = str(tmp_path / "theirs")
     rowlock.append(path, pa.table({"id": [1], "ours": [7]}))
     commit = tmp_path / "theirs" / "_delta_log" / f"{0:020}.json"
-    commit.write_text(commit.read_text().replace("ours", "__rowlock_pos"))
+    commit.write_text(commit.read_text().replace("ours", name))
     rowlock.to_arrow(path, columns=["id"])
     t = DeltaTable.forPath(spark, path)
     for statement in (lambda: t.toDF(), lambda: rowlock.read(spark, path), lambda: t.delete("id = 1"), lambda: t.update(set={"id": "2"})):
-        with unchanged(path), pytest.raises(UnsupportedFeature, match="A column named __rowlock_pos would hide") as e:
+        with unchanged(path), pytest.raises(UnsupportedFeature, match=f"A column named {name} would hide") as e:
             statement()
         assert isinstance(e.value, RowlockError) and re.escape(path) in re.escape(str(e.value))
 

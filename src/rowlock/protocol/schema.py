@@ -31,6 +31,8 @@ COLLATIONS = "__COLLATIONS"
 """Key in a column's metadata that lists the collations of the text in it."""
 RESERVED_PREFIX = "__rowlock_"
 """Begins the names of the columns that Rowlock adds to rows and data files for its own use; no table's column may begin so."""
+ROW_INDEX = "_tmp_metadata_row_index"
+"""The column under which Spark's reader of Parquet gives the number of a row in its file, a bigint, when it is asked for it; no table's column either."""
 
 INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 """The types of whole numbers, by the log's names, and their widths."""
@@ -300,7 +302,7 @@ def check_no_collation(fields: Iterable[StructField], table: str | None = None) 
 
 def reserved_names(names: Iterable[str]) -> list[str]:
     """The names that Rowlock uses for columns of its own; upper and lower case are the same, as in Spark."""
-    return [name for name in names if name.lower().startswith(RESERVED_PREFIX)]
+    return [name for name in names if name.lower().startswith((RESERVED_PREFIX, ROW_INDEX))]
 
 
 def type_names(type_: DataType) -> frozenset[str]:
@@ -361,7 +363,7 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
     """Raises SchemaMismatch for a schema that no Delta table may have, UnsupportedFeature for a type that cannot be written."""
     check_duplicates(schema, "", table)
     if reserved := reserved_names(schema.names):
-        raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=table)
+        raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: {RESERVED_PREFIX}... and {ROW_INDEX} are Rowlock's own; rename it", table=table)
     if inner := void_within(schema):
         text, condition = (
             f"column {inner} has the type {VOID} inside of an array or a map, or nothing else in a struct",

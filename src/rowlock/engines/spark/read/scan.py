@@ -32,7 +32,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.properties import column_mapping_mode
-from rowlock.protocol.schema import quote, reserved_names
+from rowlock.protocol.schema import ROW_INDEX, quote, reserved_names
 from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.open import missing_file
 
@@ -44,8 +44,6 @@ VERSION_OPTION = "rowlockversion"
 FIXED_OPTION = "rowlockfixed"
 """An option of scans of a version that the caller named: what they read stays right whatever others commit."""
 
-ROW_INDEX = "_tmp_metadata_row_index"
-"""The column under which Spark's reader of Parquet gives the number of a row in its file, a bigint, when it is asked for it."""
 _START, _BUCKETS = "__rowlock_start", "__rowlock_buckets"
 _METADATA = "_metadata"
 _BUCKET_BITS, _NUMBERS = 15, 512
@@ -348,7 +346,7 @@ def _partition_key(snapshot: Snapshot, name: str) -> str:
 def check_names(snapshot: Snapshot) -> None:
     """Raises UnsupportedFeature for a column, by its name in the table or in data files, that would hide Spark's row numbers or a column of Rowlock's own."""
     names = [name for f in snapshot.schema.fields for name in (f.name, f.physical_name)]
-    if taken := [n for n in names if n == ROW_INDEX] or reserved_names(names):
+    if taken := reserved_names(names):
         raise UnsupportedFeature(
             f"A column named {taken[0]} would hide one by which rows are found in data files; rename it with the engine that made it",
             feature=taken[0],

@@ -47,7 +47,7 @@ from rowlock.engines.spark.statements.sources import Source, frame_of_now, pin, 
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import predicates as ir
-from rowlock.protocol.schema import RESERVED_PREFIX, ColumnPath, StructType, column_path, quote, reserved_names
+from rowlock.protocol.schema import RESERVED_PREFIX, ROW_INDEX, ColumnPath, StructType, column_path, quote, reserved_names
 
 ACTION = "__rowlock_action"
 
@@ -197,7 +197,7 @@ def _check_names(snapshot: Snapshot, source: DataFrame, root: str) -> None:
         raise SchemaMismatch(text, table=root, condition=named("DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET"))
     if reserved := reserved_names(source.columns):
         raise SchemaMismatch(
-            f"The source of the MERGE has a column {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=root
+            f"The source of the MERGE has a column {reserved[0]!r}: {RESERVED_PREFIX}... and {ROW_INDEX} are Rowlock's own; rename it", table=root
         )
 
 
