@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import StatementRefused
+from rowlock.engines.spark.catalyst.analysis import target_path
+from rowlock.exceptions import SchemaMismatch, StatementRefused
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("nothing is written")]
 
@@ -52,3 +54,35 @@ def test_a_constraint_on_a_column_that_is_not_there(table: DeltaTable) -> None:
     with pytest.raises(StatementRefused, match="`id`") as e:
         table.addConstraint("positive", "pos > 0")
     assert "__rowlock" not in str(e.value)
+
+
+INNER = StructType().add("c", IntegerType())
+NESTED = (
+    StructType()
+    .add("id", "integer")
+    .add("s", StructType().add("a", "integer").add("B", INNER))
+    .add("l", ArrayType(INNER))
+    .add("m", MapType(StringType(), INNER))
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "condition", "parameters"),
+    [
+        ("nosuch", "UNRESOLVED_COLUMN.WITH_SUGGESTION", {"objectName": "`nosuch`", "proposal": "`id`, `s`, `l`, `m`"}),
+        ("`nosuch`.x", "UNRESOLVED_COLUMN.WITH_SUGGESTION", {"objectName": "`nosuch`.`x`", "proposal": "`id`, `s`, `l`, `m`"}),
+        ("`s`.`nosuch`", "FIELD_NOT_FOUND", {"fieldName": "`nosuch`", "fields": "`a`, `B`"}),
+        ("t.S.nosuch", "FIELD_NOT_FOUND", {"fieldName": "`nosuch`", "fields": "`a`, `B`"}),
+        ("s.b.nosuch", "FIELD_NOT_FOUND", {"fieldName": "`nosuch`", "fields": "`c`"}),
+        ("l.nosuch", "FIELD_NOT_FOUND", {"fieldName": "`nosuch`", "fields": "`c`"}),
+        ("s.a.nosuch", "INVALID_EXTRACT_BASE_FIELD_TYPE", {"base": '"s.a"', "other": '"INT"'}),
+        ("id.x", "INVALID_EXTRACT_BASE_FIELD_TYPE", {"base": '"id"', "other": '"INT"'}),
+        ("l.c", "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE", {"optionalPrefixMessage": ""}),
+        ("m.k", "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE", {"optionalPrefixMessage": ""}),
+    ],
+)
+def test_what_cannot_be_set_has_the_condition_of_delta_spark(key: str, condition: str, parameters: dict[str, str]) -> None:
+    """I9: UPDATE and MERGE said of a field that a struct has not that there is no such column, with back quotes around the whole path."""
+    with pytest.raises(SchemaMismatch) as e:
+        target_path(key, NESTED, "t", "/lake/t")
+    assert (e.value.getCondition(), e.value.getMessageParameters()) == (condition, parameters)

@@ -94,9 +94,12 @@ def field_at(schema: StructType, path: Sequence[str], table: str) -> StructField
 
 def no_field(schema: StructType, path: Sequence[str]) -> Condition:
     """The condition of a path that leads to no field: that what it goes through is no struct, or has none of its name."""
-    above = next((found for n in range(len(path) - 1, 0, -1) if (found := owner(schema, path[:n])) is not None), None)
-    if above is not None and not isinstance(above[0].type, StructType) and not parts(above[0].type):
-        return named("INVALID_FIELD_NAME", fieldName=dotted(path), path=dotted(path[: above[1]]))
+    here: DataType | None = schema
+    for n, name in enumerate(path):
+        if isinstance(here, StructType):
+            here = field.type if (field := here.find(name)) is not None else None
+        elif here is not None and (here := parts(here).get(name.lower())) is None:
+            return named("INVALID_FIELD_NAME", fieldName=dotted(path), path=dotted(path[:n]))
     return unresolved_column(path, schema.names)
 
 

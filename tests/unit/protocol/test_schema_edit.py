@@ -72,6 +72,8 @@ def test_the_condition_names_what_is_missing_of_a_path() -> None:
         (("id", "a"), "INVALID_FIELD_NAME"),
         (("id", "element", "a"), "INVALID_FIELD_NAME"),
         (("S", "x", "a"), "INVALID_FIELD_NAME"),
+        (("A", "s", "x"), "INVALID_FIELD_NAME"),
+        (("A", "element", "nosuch"), "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
         (("S", "nosuch"), "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
         (("nosuch", "a"), "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
     ],

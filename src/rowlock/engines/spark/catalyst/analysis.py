@@ -17,11 +17,12 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
+from rowlock.engines.spark.catalyst.errors import no_target
 from rowlock.engines.spark.catalyst.types import StorePolicy, fitted_text
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.column_values import Generated, Identity, default_of
-from rowlock.protocol.schema import column_path, unresolved_column
+from rowlock.protocol.schema import column_path
 
 Expression = str | Column
 DEFAULT = "DEFAULT"
@@ -264,7 +265,8 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> 
         found = found or _walk(rest, schema)
     if found is None:
         text = f"There is no column {key!r} to set; the table has {', '.join(schema.names)}"
-        raise SchemaMismatch(text, table=table, condition=unresolved_column((key,), schema.names))
+        paths = [parts, *without_name(parts, alias)]
+        raise SchemaMismatch(text, table=table, condition=no_target(next((p for p in paths if _walk(p[:1], schema)), parts), schema))
     return found
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyspark.errors
 from pyspark.errors.exceptions.captured import AnalysisException as CapturedAnalysisException
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from rowlock.conditions import Condition
+from rowlock.conditions import Condition, named
 from rowlock.exceptions import PublicAnalysisException, RowlockError
-from rowlock.protocol.schema import RESERVED_PREFIX
+from rowlock.protocol.schema import RESERVED_PREFIX, quote, unresolved_column
 
 _SUGGESTED = re.compile(rf"(?:`[^`]*`\.)*`{RESERVED_PREFIX}[^`]*`")
 _joined: dict[tuple[type[Any], str, bool], type[Any]] = {}
@@ -62,3 +63,18 @@ def _without_internal(text: str) -> str:
     message = message if RESERVED_PREFIX in plan else text
     message = re.sub(rf", {_SUGGESTED.pattern}", "", message)
     return re.sub(rf"{_SUGGESTED.pattern}(?:, )?", "", message)
+
+
+def no_target(parts: Sequence[str], schema: StructType) -> Condition:
+    """The condition, as delta-spark has it, of a path that leads to no column or field that can be set."""
+    here: DataType = schema
+    for n, part in enumerate(parts):
+        inner = here.elementType if isinstance(here, ArrayType) else here
+        if isinstance(inner, StructType) and not (match := [f for f in inner.fields if f.name.lower() == part.lower()]):
+            return named("FIELD_NOT_FOUND", fieldName=quote(part), fields=", ".join(map(quote, inner.names))) if n else unresolved_column(parts, schema.names)
+        if isinstance(here, (ArrayType, MapType)):
+            break
+        if not isinstance(inner, StructType):
+            return named("INVALID_EXTRACT_BASE_FIELD_TYPE", base=f'"{".".join(parts[:n])}"', other=f'"{inner.simpleString().upper()}"')
+        here = match[0].dataType
+    return named("DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE", optionalPrefixMessage="")
