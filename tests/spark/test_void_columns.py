@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import rowlock
@@ -116,3 +117,17 @@ def test_a_table_without_columns_gets_them_from_its_first_rows(spark: SparkSessi
     with winner(lambda: rowlock.append(table_path, pa.table({"id": [1]}), merge_schema=True)):
         DeltaTable.forPath(spark, table_path).addColumn("n", "string")
     assert both(spark, table_path) == [(1, None)]
+
+
+def test_nulls_are_stored_in_void_columns_under_every_policy(spark: SparkSession, table_path: str) -> None:
+    """I9: Spark's own rule for INSERT stores no null in a void column under STRICT; delta-spark does."""
+    rowlock.write(spark.sql(ROWS), table_path)
+    spark.conf.set("spark.sql.storeAssignmentPolicy", "STRICT")
+    try:
+        rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` SELECT 7L, NULL")
+        rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` BY NAME SELECT NULL AS n, 8L AS id")
+        with pytest.raises(AnalysisException, match="CANNOT_SAFELY_CAST"):
+            rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` SELECT 9L, 1")
+    finally:
+        spark.conf.unset("spark.sql.storeAssignmentPolicy")
+    assert both(spark, table_path) == [(n, None) for n in (0, 1, 2, 3, 4, 5, 7, 8)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession, functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, NullType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, MapType, NullType, StringType, StructField, StructType, VariantType
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
@@ -73,7 +73,8 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     Null is let through, for the table's own check of it; a value that does not fit raises when the rows are computed.
     """
     spark, bridge = rows.sparkSession, catalyst(rows.sparkSession)
-    schema = nullable(StructType([StructField(f.name, bare(f.dataType), True) for f in columns]))
+    nulls = {f.name for f, given in zip(columns, rows.schema.fields, strict=True) if isinstance(f.dataType, NullType) and isinstance(given.dataType, NullType)}
+    schema = nullable(StructType([StructField(f.name, BooleanType() if f.name in nulls else bare(f.dataType), True) for f in columns]))
     wanted = analyzed(empty_frame(spark, schema)).output()
     conf = spark._jsparkSession.sessionState().conf()
     rows = _filled(rows, schema) if fills else rows
@@ -83,7 +84,8 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     resolver: Any = bridge.jvm.org.apache.spark.sql.catalyst.analysis.TableOutputResolver
     default = getattr(resolver, "resolveOutputColumns$default$6")()
     plan = resolver.resolveOutputColumns(table, wanted, analyzed(rows), by_name, conf, default)
-    return bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])
+    fitted = bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])  # Spark stores no null in a void column under STRICT, so it sees another type
+    return fitted.select(*(F.lit(None).alias(n) if n in nulls else F.col(quote(n)) for n in fitted.columns)) if nulls else fitted
 
 
 def described(rows: DataFrame, columns: Sequence[StructField]) -> DataFrame:
