@@ -292,3 +292,21 @@ def test_a_table_of_a_dataframe_has_its_bounds_as_the_session_takes_them(spark: 
     finally:
         spark.conf.unset("spark.sql.charAsVarchar")
     assert metadata(f"{table_path}-as0", spark) == metadata(f"{table_path}-as1", spark) == {"c": "varchar(3)", "s": "array<varchar(2)>"}
+
+
+@WAYS
+def test_a_query_that_keeps_its_bounds_is_a_source_as_any_other(spark: SparkSession, table_path: str, way: str) -> None:
+    """I9: PySpark has no Arrow type for CHAR and VARCHAR, which queries have where `spark.sql.preserveCharVarcharTypeInfo` keeps them."""
+    spark.conf.set("spark.sql.preserveCharVarcharTypeInfo", "true")
+    try:
+        with by(way):
+            t = made(spark, table_path)
+            query = "SELECT CAST(id AS INT) AS id, CAST('a' AS CHAR(3)) AS c, CAST('b' AS VARCHAR(3)) AS v FROM range({}) AS r(id)"
+            rowlock.sql(spark, f"INSERT INTO {t} (id, c, v) {query.format('1, 3')}")
+            merge = f"MERGE INTO {t} AS t USING ({query.format('2, 4')}) AS s ON t.id = s.id WHEN MATCHED AND s.c LIKE 'a%' THEN UPDATE SET v = s.c"
+            rowlock.sql(spark, f"{merge} WHEN NOT MATCHED THEN INSERT (id, c, v) VALUES (s.id, s.v, s.v)")
+            rowlock.sql(spark, f"UPDATE {t} SET v = CAST('u' AS CHAR(1)) WHERE id = 1")
+            found = sorted((r.id, r.c, r.v) for r in rowlock.read(spark, table_path).collect())
+    finally:
+        spark.conf.unset("spark.sql.preserveCharVarcharTypeInfo")
+    assert found == [(1, "a   ", "u"), (2, "a   ", "a  "), (3, "b   ", "b")]

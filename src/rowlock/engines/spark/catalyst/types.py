@@ -93,14 +93,14 @@ def stored_field(field: StructField) -> StructField:
     """The field as a table's schema has it: a bounded string is a string, and the column's metadata says the bounds."""
     if not holds(field.dataType, lambda leaf: isinstance(leaf, (CharType, VarcharType))):
         return field
-    return StructField(field.name, _unbounded(field.dataType), field.nullable, {**field.metadata, KEY: _said(field.dataType)})
+    return StructField(field.name, unbounded(field.dataType), field.nullable, {**field.metadata, KEY: _said(field.dataType)})
 
 
-def _unbounded(type_: DataType) -> DataType:
+def unbounded(type_: DataType) -> DataType:
     """The type with strings for those that have bounds."""
     if isinstance(type_, (CharType, VarcharType)):
         return StringType()
-    return with_parts(type_, _unbounded, lambda f: StructField(f.name, _unbounded(f.dataType), f.nullable, f.metadata))
+    return with_parts(type_, unbounded, lambda f: StructField(f.name, unbounded(f.dataType), f.nullable, f.metadata))
 
 
 def _said(type_: DataType) -> str:

@@ -28,13 +28,15 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
+from rowlock.engines.spark.catalyst.types import unbounded
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import FIXED_OPTION, ROW_INDEX, VERSION_OPTION, local_frame, read_parquet, spark_uri, with_constants
+from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, read_parquet, spark_uri, with_constants
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol import paths
+from rowlock.protocol.schema import ROW_INDEX
 from rowlock.storage.store import discard
 
 logger = logging.getLogger("rowlock")
@@ -239,19 +241,22 @@ class Source:
 def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
     """Reads the source once, in one Spark job, and holds its rows.  Column names may repeat."""
     names = [f"c{n}" for n in range(len(source.columns))]
-    positional = source.toDF(*names)
+    positional, schema = source.toDF(*names), unbounded(source.schema)
+    assert isinstance(schema, StructType)
+    if schema != source.schema:  # PySpark has no Arrow type for CHAR and VARCHAR
+        positional = positional.select(*(F.col(n).cast(f.dataType).alias(n) for n, f in zip(names, schema.fields, strict=True)))
     most = positional._jdf.queryExecution().optimizedPlan().maxRows()
     allowed = limits().driver_rows
     known_small = most.isDefined() and int(most.get()) <= allowed
     table = to_arrow(positional if known_small else positional.limit(allowed + 1))
     if table.num_rows <= allowed and table.nbytes <= limits().held_source_bytes:
-        return Source(source.schema, table.num_rows, normalized(table))
+        return Source(schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
     place = paths.join(evaluator.root, folder)
     evaluator.bridge.dataframe(analyzed(positional), evaluator.spark, evaluator.session()).write.parquet(place)
     found = dict(data_files(evaluator.store, folder))
     files = tuple((paths.join(evaluator.root, k), rows) for k in found if (rows := _num_rows(evaluator, k)))
-    return Source(source.schema, sum(n for _, n in files), None, folder, files, sum(found.values()))
+    return Source(schema, sum(n for _, n in files), None, folder, files, sum(found.values()))
 
 
 def _num_rows(evaluator: Evaluator, key: str) -> int:
