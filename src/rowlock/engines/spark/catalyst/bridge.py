@@ -52,7 +52,7 @@ class Catalyst:
         expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical
         # each lookup of a name in a JVM package costs a round trip, so all are made once, here
         self.alias, self.cast, self.subquery = expressions.Alias, expressions.Cast, expressions.SubqueryExpression
-        self.not_null, self.logical_relation = expressions.KnownNotNull, _module(sql.execution.datasources, "LogicalRelation")
+        self.not_null = expressions.KnownNotNull
         self.cast_to, self.invoke = _module(expressions, "Cast"), expressions.objects.Invoke
         self.new_id, self.bitwise_or = _module(expressions, "NamedExpression").newExprId, expressions.BitwiseOr
         self.subquery_alias, self.alias_identifier = logical.SubqueryAlias, sql.catalyst.AliasIdentifier
@@ -159,23 +159,6 @@ class Catalyst:
         value, type_ = self.column_of.expression(column._jc), self.data_type.fromJson('"binary"')
         parts = (self.invoke(value, name, type_, self.nil, self.nil, True, True, True) for name in ("getValue", "getMetadata"))
         return F.concat(*(F.hex(ClassicColumn(self.column_of.column(part))) for part in parts))
-
-    def with_schema(self, frame: DataFrame, schema: StructType, spark: SparkSession) -> DataFrame:
-        """A frame of files with columns as nullable as in `schema`; Spark's reader makes all columns of files nullable."""
-        scan = analyzed(frame)
-        if class_name(scan) != "LogicalRelation":  # Spark added a node of its own, such as the padding of CHAR columns
-            return frame
-        files = scan.relation()
-        typed = files.copy(
-            files.location(),
-            files.partitionSchema(),
-            self.data_type.fromJson(schema.json()),
-            files.bucketSpec(),
-            files.fileFormat(),
-            files.options(),
-            files.sparkSession(),
-        )
-        return self.dataframe(self.logical_relation.apply(typed, False), spark)
 
     def hiding_last(self, frame: DataFrame) -> DataFrame:
         """The frame without its last column, which a query still finds by its name, as it finds Spark's `_metadata` of a scan."""

@@ -6,15 +6,16 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
-import java.util.HashMap;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.InternalRow$;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
@@ -24,14 +25,17 @@ import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.ObjectType;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
@@ -43,53 +47,59 @@ import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The files that Spark has listed, each with values of its own, which Spark takes for those of a partition: they cost nothing for a row, and conditions on them skip files. */
+/** The data files of a snapshot: Spark lists nothing, and each has values of its own, which Spark takes for those of a partition: they cost nothing for a row, and conditions on them skip files. */
 public class Files implements FileIndex {
-    private final FileIndex listed;
+    private final Path table;
     private final StructType columns;
-    /** Rows of these columns by the URI of the file. */
-    private final java.util.Map values;
+    /** A row of these columns for each file. */
+    private final InternalRow[] values;
+    private final FileStatus[] files;
 
-    public Files(FileIndex listed, StructType columns, java.util.Map values) {
-        this.listed = listed;
+    public Files(Path table, StructType columns, InternalRow[] values, FileStatus[] files) {
+        this.table = table;
         this.columns = columns;
         this.values = values;
+        this.files = files;
     }
 
     public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
         java.util.List wanted = new ArrayList();
         for (int n = 0; n < partitionFilters.size(); n++) wanted.add(Predicate.createInterpreted((Expression) ((Expression) partitionFilters.apply(n)).transform(new Bind(columns))));
         java.util.List out = new ArrayList();
-        java.util.Iterator folders = CollectionConverters.asJava(listed.listFiles((Seq) Nil$.MODULE$, dataFilters)).iterator();
-        while (folders.hasNext()) {
-            Seq files = ((PartitionDirectory) folders.next()).files();
-            for (int n = 0; n < files.size(); n++) {
-                FileStatusWithMetadata file = (FileStatusWithMetadata) files.apply(n);
-                InternalRow row = (InternalRow) values.get(uri(file.getPath()));
-                if (row == null) throw new IllegalStateException("Spark reads the data file " + file.getPath() + " under another name");
-                if (meets(row, wanted)) out.add(new PartitionDirectory(row, CollectionConverters.asScala(java.util.Collections.singletonList(file)).toSeq()));
-            }
+        for (int n = 0; n < files.length; n++) {
+            if (!meets(values[n], wanted)) continue;
+            Object file = new FileStatusWithMetadata(files[n], (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty());
+            out.add(new PartitionDirectory(values[n], CollectionConverters.asScala(java.util.Collections.singletonList(file)).toSeq()));
         }
         return CollectionConverters.asScala(out).toSeq();
     }
-
-    /** As `_metadata.file_path` has it: without the empty authority that listed files of the local disk have. */
-    private static String uri(Path path) { return new Path(path.toString()).toUri().toString(); }
 
     private static boolean meets(InternalRow row, java.util.List wanted) {
         for (int n = 0; n < wanted.size(); n++) if (!((BasePredicate) wanted.get(n)).eval(row)) return false;
         return true;
     }
 
-    public Seq rootPaths() { return listed.rootPaths(); }
-    public String[] inputFiles() { return listed.inputFiles(); }
-    public void refresh() { listed.refresh(); }
-    public long sizeInBytes() { return listed.sizeInBytes(); }
+    public Seq rootPaths() { return CollectionConverters.asScala(java.util.Collections.singletonList(table)).toSeq(); }
+
+    public String[] inputFiles() {
+        String[] out = new String[files.length];
+        for (int n = 0; n < files.length; n++) out[n] = files[n].getPath().toUri().toString();
+        return out;
+    }
+
+    public void refresh() { }
+
+    public long sizeInBytes() {
+        long sum = 0;
+        for (int n = 0; n < files.length; n++) sum += files[n].getLen();
+        return sum;
+    }
+
     public StructType partitionSchema() { return columns; }
-    public Option metadataOpsTimeNs() { return listed.metadataOpsTimeNs(); }
-    public String toString() { return listed.toString(); }
-    public boolean equals(Object other) { return other instanceof Files && listed.equals(((Files) other).listed) && values.equals(((Files) other).values); }
-    public int hashCode() { return listed.hashCode(); }
+    public Option metadataOpsTimeNs() { return Option.empty(); }
+    public String toString() { return "Rowlock[" + files.length + " files of " + table + "]"; }
+    public boolean equals(Object other) { return other instanceof Files && columns.equals(((Files) other).columns) && Arrays.equals(files, ((Files) other).files) && Arrays.equals(values, ((Files) other).values); }
+    public int hashCode() { return Arrays.hashCode(files); }
 }
 
 /** The attribute `_metadata` without the numbers of rows. */
@@ -123,19 +133,31 @@ class Bind extends scala.runtime.AbstractPartialFunction {
 /** What Python calls. */
 public class DataFiles {
     /**
-     * The plan of a scan of files, with more columns: those of `values`, which has one row for each file and the file's URI in its last column; and with
-     * `metadata` Spark's `_metadata` without the numbers of rows, which Spark gives only once.
+     * The plan of a scan of the files of a table.  `files` has one row for each: the values of its columns beside those of `data`, its URI, bytes and time of
+     * modification (ms).  With `metadata` it has Spark's `_metadata` without the numbers of rows, which Spark gives only once.
      */
-    public LogicalPlan scan(LogicalPlan scan, Dataset values, boolean metadata) {
-        HadoopFsRelation files = (HadoopFsRelation) ((LogicalRelation) scan.collectLeaves().head()).relation();
-        InternalRow[] held = ((org.apache.spark.sql.classic.Dataset) values).queryExecution().executedPlan().executeCollect();
-        StructType constants = values.schema();
-        java.util.Map rows = new HashMap();
-        for (int n = 0; n < held.length; n++) rows.put(held[n].getString(constants.size() - 1), held[n]);
-        FileIndex index = new Files(files.location(), constants, rows);
+    public LogicalPlan scan(String table, StructType data, Dataset files, java.util.Map options, boolean metadata) {
+        org.apache.spark.sql.classic.Dataset given = (org.apache.spark.sql.classic.Dataset) files;
+        InternalRow[] rows = given.queryExecution().executedPlan().executeCollect();
+        StructField[] fields = given.schema().fields();
+        int own = fields.length - 3;
+        FileStatus[] held = new FileStatus[rows.length];
+        InternalRow[] values = new InternalRow[rows.length];
+        for (int n = 0; n < rows.length; n++) {
+            held[n] = new FileStatus(rows[n].getLong(own + 1), false, 1, 1, rows[n].getLong(own + 2), path(rows[n].getString(own)));
+            values[n] = InternalRow$.MODULE$.fromSeq((Seq) rows[n].toSeq(given.schema()).take(own));
+        }
+        StructType constants = DataTypes.createStructType((StructField[]) Arrays.copyOf(fields, own));
+        scala.collection.immutable.Map all = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
         LogicalRelation made = LogicalRelation$.MODULE$.apply(
-            new HadoopFsRelation(index, constants, files.dataSchema(), files.bucketSpec(), files.fileFormat(), files.options(), files.sparkSession()), false);
+            new HadoopFsRelation(new Files(path(table), constants, values, held), constants, data, Option.empty(), new ParquetFileFormat(), CaseInsensitiveMap$.MODULE$.apply(all), given.sparkSession()), false);
         return metadata ? (LogicalPlan) made.withMetadataColumns().transformExpressions(new WithoutRowIndex()) : made;
+    }
+
+    /** A path as Spark lists it: one on the local disk has an empty authority (`file:///`). */
+    private static Path path(String uri) {
+        java.net.URI parsed = java.net.URI.create(uri);
+        return "file".equals(parsed.getScheme()) ? new Path("file", "", parsed.getPath()) : new Path(parsed);
     }
 
     /** Numbers that every executor gets once. */

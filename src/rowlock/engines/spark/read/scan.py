@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from pyroaring import BitMap64
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
 from rowlock.caches import PATHS, VECTORS, Cache
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, bare, catalyst, nullable, with_parts
+from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, bare, catalyst, nullable, with_parts
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.connect import is_connect
@@ -34,7 +33,6 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import ROW_INDEX, quote, reserved_names
 from rowlock.protocol.statistics import has_ambiguous_names
-from rowlock.storage.open import missing_file
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
@@ -45,9 +43,9 @@ FIXED_OPTION = "rowlockfixed"
 """An option of scans of a version that the caller named: what they read stays right whatever others commit."""
 
 _START, _BUCKETS = "__rowlock_start", "__rowlock_buckets"
+_URI, _SIZE, _TIME = "__rowlock_uri", "__rowlock_size", "__rowlock_time"
 _METADATA = "_metadata"
 _BUCKET_BITS, _NUMBERS = 15, 512
-_GLOB = re.compile(r"[{}\[\]*?\\]")
 _PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
 _ENTRY_BYTES = 300
 """What an entry of the cache of URIs takes beside its two texts."""
@@ -134,8 +132,9 @@ class Scanner:
         own = table_schema(snapshot)
         check_names(snapshot)
         schema = own if strict else nullable(own, metadata=True)
-        told = told or {}
-        beside = [*(ADDRESS.fields if address else []), *(StructField(n, LongType()) for n in carried), *(StructField(n, t) for n, (t, _) in told.items())]
+        constants = [StructField(n, t) for n, (t, _) in (told or {}).items()]
+        told = {PATH: (StringType(), self.uri)} | dict(told or {}) if address else told or {}
+        beside = [*(ADDRESS.fields if address else []), *(StructField(n, LongType()) for n in carried), *constants]
         if not files:
             return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *beside]))
         dead = {f.path: vector for f in files if (vector := vector_of(f))} if vector_of is not None else {}
@@ -169,8 +168,9 @@ class Scanner:
         mode = column_mapping_mode(snapshot.metadata.configuration)
         data = without_void(StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns]))
         physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in [*carried, *([ROW_INDEX] if counted else [])])])
-        names = [paths.join(self.root, f.path) for f in files]
-        options = {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else {}
+        options = {VERSION_OPTION: str(snapshot.version)} | ({FIXED_OPTION: "true"} if fixed else {})
+        if has_ambiguous_names(snapshot.schema):
+            options["parquet.filter.dictionary.enabled"] = "false"
         values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in told.items()}
         for field in schema.fields:
             if field.name in snapshot.metadata.partition_columns and not isinstance(field.dataType, NullType):
@@ -180,15 +180,8 @@ class Scanner:
         if dead:
             bits, places = dead_bits([dead[f.path] for f in files])
             values |= {n: (LongType(), pa.array(numbers, pa.int64())) for n, numbers in zip((_START, _BUCKETS), zip(*places, strict=True), strict=True)}
-        try:
-            raw = read_parquet(self.spark, physical, names, snapshot.version, options | ({FIXED_OPTION: "true"} if fixed else {}))
-        except AnalysisException as e:
-            if e.getCondition() != "PATH_NOT_FOUND":
-                raise
-            named = (e.getMessageParameters() or {}).get("path", "")
-            raise missing_file(snapshot.table, paths.relative_to(self.root, named), version=snapshot.version) from None
-        if values or counted:
-            raw = with_constants(raw, [self.uri(f) for f in files], values, metadata=metadata and counted)
+        listed = [(self.uri(f), f.size_bytes, f.modification_time_ms) for f in files]
+        raw = scan(self.spark, self.root, listed, physical, values, options, metadata=metadata and counted)
         return raw if bits is None else raw.where(_is_alive(self.spark, bits))
 
     def _column(self, snapshot: Snapshot, f: StructField) -> Column:
@@ -209,16 +202,28 @@ class Scanner:
         return spark_uri(self.spark, paths.join(self.root, file.path))
 
 
-def with_constants(scan: DataFrame, uris: Sequence[str], values: Mapping[str, tuple[DataType, pa.Array]], *, metadata: bool = False) -> DataFrame:
-    """A scan of files, given their URIs, with more columns: one value for each file, which Spark casts to the type; PATH; and `_metadata` without row numbers.
+def scan(
+    spark: SparkSession,
+    root: str,
+    files: Sequence[tuple[str, int, int]],
+    schema: StructType,
+    values: Mapping[str, tuple[DataType, pa.Array]],
+    options: Mapping[str, str] | None = None,
+    *,
+    metadata: bool = False,
+) -> DataFrame:
+    """The rows of a table's Parquet files, given as (URI, bytes, time of modification in ms), with columns as nullable as in `schema`.  Nothing is listed.
 
-    Spark takes them for the values of partitions: a row costs nothing more, and conditions on them skip files.
+    `values` are more columns: one value for each file, which Spark casts to the type.  Spark takes them for the values of partitions: a row
+    costs nothing more, and conditions on them skip files.  With `metadata` the last column is Spark's `_metadata` without row numbers.
     """
-    spark, bridge = scan.sparkSession, catalyst(scan.sparkSession)
-    table = pa.table({n: held for n, (_, held) in values.items()} | {PATH: pa.array(uris, pa.string())})
+    uris, sizes, times = (pa.array(column, type_) for column, type_ in zip(zip(*files, strict=True), (pa.string(), pa.int64(), pa.int64()), strict=True))
+    table = pa.table({n: held for n, (_, held) in values.items()} | {_URI: uris, _SIZE: sizes, _TIME: times})
     given = StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
-    typed = local_frame(spark, table, given).select(*(F.col(quote(n)).cast(t).alias(n) for n, (t, _) in values.items()), PATH)
-    return bridge.dataframe(in_jvm(spark).scan(analyzed(scan), typed._jdf, metadata), spark)
+    typed = local_frame(spark, table, given).select(*(F.col(quote(n)).cast(t).alias(n) for n, (t, _) in values.items()), _URI, _SIZE, _TIME)
+    bridge = catalyst(spark)
+    plan = in_jvm(spark).scan(spark_uri(spark, root), bridge.data_type.fromJson(schema.json()), typed._jdf, dict(options or {}), metadata)
+    return bridge.dataframe(plan, spark)
 
 
 def in_jvm(spark: SparkSession) -> JavaObject:
@@ -239,21 +244,6 @@ def _metadata_of(raw: DataFrame, *, counted: bool) -> Column:
         assert isinstance(rest, StructType)
         found = F.struct(*(F.col(_METADATA).getField(n).alias(n) for n in rest.names), F.col(ROW_INDEX).alias("row_index"))
     return found.alias(_METADATA, metadata={"__metadata_col": _METADATA})
-
-
-def read_parquet(
-    spark: SparkSession, schema: StructType | None, names: Sequence[str], version: int | None = None, options: Mapping[str, str] | None = None
-) -> DataFrame:
-    """The rows of exactly these files, whatever characters their names hold; columns as in `schema`, or as in the files where it is None."""
-    reader = spark.read.options(**(options or {}))
-    reader = reader if schema is None else reader.schema(schema)
-    if version is not None:
-        reader = reader.option(VERSION_OPTION, str(version))
-    if any(_GLOB.search(n) for n in names):  # without globbing Spark would read all files once for each name that looks like a pattern
-        frame = reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
-    else:
-        frame = reader.option("__globPaths__", "false").parquet(*names)
-    return frame if schema is None or schema == nullable(schema, metadata=True) else catalyst(spark).with_schema(frame, schema, spark)
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:

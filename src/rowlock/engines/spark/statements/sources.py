@@ -30,7 +30,7 @@ from rowlock import clock
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
 from rowlock.engines.spark.catalyst.types import unbounded
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, read_parquet, spark_uri, with_constants
+from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, scan, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
@@ -169,7 +169,7 @@ _START = "__rowlock_start"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A pinned source: `table` on the driver, or `files` (path, rows) under `folder`.  Rows are numbered from 0 in their order.
+    """A pinned source: `table` on the driver, or `files` (path, bytes, rows) under `folder`.  Rows are numbered from 0 in their order.
 
     size_bytes  of the files
     scratch     files in which the MERGE recorded matches for a rebase, and which no commit names
@@ -179,7 +179,7 @@ class Source:
     num_rows: int
     table: pa.Table | None
     folder: str | None = None
-    files: tuple[tuple[str, int], ...] = ()
+    files: tuple[tuple[str, int, int], ...] = ()
     size_bytes: int = 0
     scratch: list[str] = field(default_factory=list, compare=False)
 
@@ -217,11 +217,11 @@ class Source:
 
         Which file a row is in, only its reader tells: what the writer's plan said of its tasks, Spark may have computed elsewhere.
         """
-        names = [n for n, _ in self.files]
         stored = StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)])
-        starts = np.cumsum([0, *(size for _, size in self.files)])[:-1]
-        raw = read_parquet(evaluator.reading_session, stored.add(ROW_INDEX, LongType()), names)
-        located = with_constants(raw, [spark_uri(evaluator.spark, n) for n in names], {_START: (LongType(), pa.array(starts, pa.int64()))})
+        starts = np.cumsum([0, *(rows for _, _, rows in self.files)])[:-1]
+        files = [(spark_uri(evaluator.spark, name), size, 0) for name, size, _ in self.files]
+        begins = {_START: (LongType(), pa.array(starts, pa.int64()))}
+        located = scan(evaluator.reading_session, evaluator.root, files, stored.add(ROW_INDEX, LongType()), begins)
         columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]
         return located.select(*columns, (F.col(_START) + F.col(ROW_INDEX)).alias(SOURCE_ROW))
 
@@ -255,8 +255,8 @@ def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
     place = paths.join(evaluator.root, folder)
     evaluator.bridge.dataframe(analyzed(positional), evaluator.spark, evaluator.session()).write.parquet(place)
     found = dict(data_files(evaluator.store, folder))
-    files = tuple((paths.join(evaluator.root, k), rows) for k in found if (rows := _num_rows(evaluator, k)))
-    return Source(schema, sum(n for _, n in files), None, folder, files, sum(found.values()))
+    files = tuple((paths.join(evaluator.root, k), size, rows) for k, size in found.items() if (rows := _num_rows(evaluator, k)))
+    return Source(schema, sum(rows for _, _, rows in files), None, folder, files, sum(found.values()))
 
 
 def _num_rows(evaluator: Evaluator, key: str) -> int:

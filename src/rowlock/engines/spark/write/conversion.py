@@ -6,6 +6,7 @@ to use Spark's calendar.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalog import ParquetTable
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import local_frame, read_parquet
+from rowlock.engines.spark.read.scan import local_frame
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, WrongType
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -35,6 +36,7 @@ from rowlock.storage.store import ObjectMeta, ObjectStore
 from rowlock.threads import side_by_side
 
 _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
+_GLOB = re.compile(r"[{}\[\]*?\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +173,13 @@ def _checked(micros: int | None, text: str) -> int:
 
 def _columns_in(spark: SparkSession, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:
     """The merged columns of all files, then the partition columns, all nullable.  One Spark job.  Raises SchemaMismatch where files contradict each other."""
-    reader_options = {"mergeSchema": "true", "recursiveFileLookup": "true"}
+    reader = spark.read.options(mergeSchema="true", recursiveFileLookup="true")
+    names = [paths.join(root, f.path) for f in files]
     try:
-        data = read_parquet(spark, None, [paths.join(root, f.path) for f in files], options=reader_options).schema
+        if any(_GLOB.search(n) for n in names):  # without globbing Spark would read all files once for each name that looks like a pattern
+            data = reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names)).schema
+        else:
+            data = reader.option("__globPaths__", "false").parquet(*names).schema
     except (PySparkException, Py4JJavaError) as e:
         reason = str(e.java_exception.getMessage()) if isinstance(e, Py4JJavaError) else str(e)
         raise SchemaMismatch(f"The files have no columns in common form: {reason}", table=root) from e
