@@ -73,7 +73,7 @@ def test_a_source_of_few_wide_rows_lies_in_files(spark, table_path, monkeypatch)
     table = DeltaTable.forPath(spark, table_path)
     evaluator = table._handle.evaluator
     wide, narrow = pin(evaluator, source, evaluator.bridge), pin(evaluator, source.where("id = 3"), evaluator.bridge)
-    assert (wide.table, wide.num_rows, sum(n for _, n in wide.files)) == (None, 2, 2) and narrow.table is not None
+    assert (wide.table, wide.num_rows, sum(n for _, _, n in wide.files)) == (None, 2, 2) and narrow.table is not None
     wide.release(evaluator)
     table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert read(spark, table_path) == [(1, "a"), (2, "w" * 3000), (3, "c")]

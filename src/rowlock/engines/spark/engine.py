@@ -18,6 +18,7 @@ from rowlock.boundary.provenance import Mask, Origin, Provenance
 from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
+from rowlock.engines.spark.catalyst.errors import missing_files_named
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
 from rowlock.engines.spark.statements.passage import Passage
@@ -66,7 +67,8 @@ class SparkEngine:
     ) -> Propagated:
         """Runs a program over rows gone and born (see `Engine.propagate`).  Never reads gone rows: a block of kind `matched` holds every match of a MERGE."""
         passage = Passage(self.evaluator, program, staged, snapshot, lost_matches, first)
-        passage.run(born)
+        with missing_files_named(snapshot):
+            passage.run(born)
         blocks = (*passage.images, *passage.matched)
         read = [] if first is not None or any(s.kind == "move" for s in program) else list(born)
         return Propagated(
@@ -132,7 +134,8 @@ class SparkEngine:
         check_slices(self.evaluator, slices, snapshot)
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
-        return copy_slices(self.evaluator, slices, snapshot)
+        with missing_files_named(snapshot):
+            return copy_slices(self.evaluator, slices, snapshot)
 
     def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
         return write_changes(self.evaluator, changes, snapshot)

@@ -11,16 +11,26 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyspark.errors
+from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import AnalysisException as CapturedAnalysisException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from rowlock.conditions import Condition, named
 from rowlock.exceptions import PublicAnalysisException, RowlockError
+<<<<<<< HEAD
 from rowlock.protocol.schema import RESERVED_PREFIX, quote, unresolved_column
+=======
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import paths
+from rowlock.protocol.schema import RESERVED_PREFIX
+from rowlock.storage.open import missing_file
+>>>>>>> e8d8c4cc (A missing data file that a job of a statement meets is named with its table and a remedy; tests of scans)
 
 _SUGGESTED = re.compile(rf"(?:`[^`]*`\.)*`{RESERVED_PREFIX}[^`]*`")
+_MISSING = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+)\. ")
 _joined: dict[tuple[type[Any], str, bool], type[Any]] = {}
 
 
@@ -37,6 +47,18 @@ def _join(kind: type[Any], raised: str) -> type[Any]:
 
 
 RowlockError._join = staticmethod(_join)
+
+
+@contextlib.contextmanager
+def missing_files_named(snapshot: Snapshot) -> Iterator[None]:
+    """Raises CorruptLog, with the table, the version and a remedy, where a job of Spark inside finds that a data file is missing."""
+    try:
+        yield
+    except (pyspark.errors.PySparkException, Py4JJavaError) as error:
+        found = _MISSING.search(str(error))
+        if found is None:
+            raise
+        raise missing_file(snapshot.table, paths.canonical(unquote(found[1])), version=snapshot.version) from None
 
 
 @contextlib.contextmanager

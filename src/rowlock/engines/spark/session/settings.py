@@ -35,7 +35,6 @@ _SETTINGS = {
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.sources.useV1SourceList": "avro,csv,json,kafka,orc,parquet,text",  # as Spark has it: scans are built upon its first reader of Parquet
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.localRelationThreshold": str(512 * 1024 * 1024),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",

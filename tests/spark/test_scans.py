@@ -1,0 +1,66 @@
+"""A scan has the files of a snapshot, their sizes and their times from the log: Spark lists nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession, functions as F
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.exceptions import CorruptLog
+from rowlock.storage.open import open_store
+from rowlock.transaction.state.shared import state_of
+from spark.support import data_files, make, set_limits
+
+pytestmark = pytest.mark.spark
+
+FILES = 40
+"""More than Spark lists on the driver (spark.sql.sources.parallelPartitionDiscovery.threshold)."""
+
+
+def test_a_scan_of_many_files_starts_no_job_that_lists_them(spark: SparkSession, table_path: str) -> None:
+    for n in range(FILES):
+        rowlock.append(table_path, pa.table({"id": pa.array([n], pa.int64())}))
+    spark.sparkContext.setJobGroup("scan", "")
+    try:
+        frame = rowlock.read(spark, table_path)
+        assert list(spark.sparkContext.statusTracker().getJobIdsForGroup("scan")) == []
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert sorted(r.id for r in frame.collect()) == list(range(FILES))
+    assert len(frame.inputFiles()) == FILES
+
+
+def test_the_metadata_of_a_file_is_what_the_log_says(spark: SparkSession, table_path: str) -> None:
+    make(spark, table_path, [(1, "a"), (2, "b")], "id int, p string", partition_by=["p"])
+    files = {f.path.rpartition("/")[2]: f for f in state_of(open_store(table_path)).refresh().files.adds()}
+    shown = rowlock.read(spark, table_path).select("_metadata.file_name", "_metadata.file_size", F.unix_millis("_metadata.file_modification_time").alias("ms"))
+    assert {r.file_name: (r.file_size, r.ms) for r in shown.collect()} == {name: (f.size_bytes, f.modification_time_ms) for name, f in files.items()}
+
+
+@pytest.mark.parametrize("with_vectors", [False, True])
+def test_a_data_file_that_is_missing_is_named(spark: SparkSession, table_path: str, with_vectors: bool, monkeypatch: Any) -> None:
+    """I9."""
+    table = make(spark, table_path, [(1, 1), (2, 1), (3, 2)], "id int, p int", partition_by=["p"])
+    if with_vectors:
+        table.delete("id = 1")
+    (place,) = (f for f in data_files(table_path) if "/p=1/" in f)
+    Path(place).unlink()
+    gone = Path(place).name
+    assert [r.id for r in rowlock.read(spark, table_path).where("p = 2").collect()] == [3]
+    with pytest.raises(Exception, match=gone):
+        rowlock.read(spark, table_path).collect()
+    set_limits(monkeypatch, small=0, local=0)
+    before = read_log(table_path)
+    with pytest.raises(CorruptLog, match=rf"A data file is not there.*file p=1/{gone}"):
+        DeltaTable.forPath(spark, table_path).update("id > 1", {"id": "id + 1"})
+    assert read_log(table_path) == before
+
+
+def read_log(path: str) -> list[str]:
+    """The names of the commits."""
+    return sorted(f.name for f in (Path(path) / "_delta_log").glob("*.json"))
