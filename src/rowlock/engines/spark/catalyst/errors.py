@@ -20,14 +20,10 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from rowlock.conditions import Condition, named
 from rowlock.exceptions import PublicAnalysisException, RowlockError
-<<<<<<< HEAD
-from rowlock.protocol.schema import RESERVED_PREFIX, quote, unresolved_column
-=======
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
-from rowlock.protocol.schema import RESERVED_PREFIX
+from rowlock.protocol.schema import RESERVED_PREFIX, quote, unresolved_column
 from rowlock.storage.open import missing_file
->>>>>>> e8d8c4cc (A missing data file that a job of a statement meets is named with its table and a remedy; tests of scans)
 
 _SUGGESTED = re.compile(rf"(?:`[^`]*`\.)*`{RESERVED_PREFIX}[^`]*`")
 _MISSING = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+)\. ")
