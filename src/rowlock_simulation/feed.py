@@ -20,24 +20,20 @@ ByPath = Mapping[str, Rows]
 class Feed:
     """How often each row came or went in a version, by the type of its change."""
 
-    def __init__(self, commit: Commit, stored: Sequence[str], read: Callable[[str], bytes], went: ByPath, came: ByPath) -> None:
-        """`stored`: the names in data files of the table's columns; `went` and `came`: the rows of the files that the version removed and added.
+    def __init__(self, commit: Commit, stored: Sequence[str], read: Callable[[str], bytes], went: ByPath, came: ByPath, *, before: Sequence[str]) -> None:
+        """`stored`: the names in data files of the table's columns; `went` and `came`: the rows of the files that the version removed and added; `before`: the names until then.
 
         Of a file that it removed and added, with another deletion vector, only the difference counts.
         """
-        self._stored = stored
         self.told: dict[str, Bag] = {}
         for action in commit.cdc:
             partition = {c: None if value is None else int(value) for c, value in action.raw["partitionValues"].items()}
             for row in orjson.loads(read(action.raw["path"])):
-                self._take(row[CHANGE_TYPE], self._bag(({**row, **partition},)))
+                self._take(row[CHANGE_TYPE], _bag(({**row, **partition},), stored))
         for path in went.keys() | came.keys() if not commit.cdc else ():
-            before, after = self._bag(went.get(path, ())), self._bag(came.get(path, ()))
-            self._take("delete", before - after)
-            self._take("insert", after - before)
-
-    def _bag(self, rows: Rows) -> Bag:
-        return Counter(tuple(row.get(name) for name in self._stored) for row in rows)
+            gone, born = _bag(went.get(path, ()), before), _bag(came.get(path, ()), stored)
+            self._take("delete", gone - born)
+            self._take("insert", born - gone)
 
     def _take(self, kind: str, rows: Bag) -> None:
         if rows:
@@ -60,6 +56,10 @@ class Feed:
         return ", ".join(
             f"{kind} {self.told.get(kind)} is {real.get(kind)}" for kind in sorted(self.told.keys() | real.keys()) if self.told.get(kind) != real.get(kind)
         )
+
+
+def _bag(rows: Rows, stored: Sequence[str]) -> Bag:
+    return Counter(tuple(row.get(name) for name in stored) for row in rows)
 
 
 @dataclass(frozen=True)

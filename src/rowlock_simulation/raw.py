@@ -36,12 +36,13 @@ class Raw:
         self.went: dict[str, list[Mapping[str, Any]]] = {}
         self.came: dict[str, list[Mapping[str, Any]]] = {}
         """The rows of the files that the last commit removed and added."""
+        self._stored_before: tuple[str, ...] = ()
         self.stored_as: dict[str, str] = {}
         """The name in data files of each column."""
 
     def apply(self, commit: Commit) -> list[str]:
         """Takes a commit in; returns what is wrong with its actions (I4)."""
-        wrong = []
+        wrong, self._stored_before = list[str](), tuple(self.stored_as.values())
         if commit.metadata is not None:
             self.stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
             self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
@@ -83,7 +84,7 @@ class Raw:
 
     def feed(self, commit: Commit) -> Feed:
         """What the change data feed says of the commit that was taken in last."""
-        return Feed(commit, tuple(self.stored_as.values()), self._history.objects.__getitem__, self.went, self.came)
+        return Feed(commit, tuple(self.stored_as.values()), self._history.objects.__getitem__, self.went, self.came, before=self._stored_before)
 
     def ids(self) -> list[tuple[int, int]]:
         """(row id, key) of every row, where the table tracks its rows."""

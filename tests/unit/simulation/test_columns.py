@@ -11,8 +11,10 @@ import pytest
 
 from rowlock.conflict import rules
 from rowlock.maintenance import restore
+from rowlock.protocol.actions import Commit
 from rowlock.transaction.publish import file_actions
 from rowlock_simulation.draw import draw
+from rowlock_simulation.feed import Feed
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.roles import DEFAULTED
 from rowlock_simulation.run import run
@@ -30,6 +32,12 @@ def _changes_of_the_first_try(effects: Any, losses: Any, staged: Any, head: Any,
 
 def _with_schema_of_head(target: Any, head: Any, **same: Any) -> Any:
     return replace(_restored_metadata(target, head, **same), schema_string=head.metadata.schema_string)
+
+
+def test_rows_that_leave_are_read_under_the_columns_of_before() -> None:
+    """A table whose columns are replaced and mapped: its data files name them otherwise from then on."""
+    feed = Feed(Commit(1), ("new",), {}.__getitem__, {"a": [{"old": 1}]}, {"b": [{"new": 2}]}, before=("old",))
+    assert feed.told == {"delete": {(1,): 1}, "insert": {(2,): 1}}
 
 
 def test_rows_have_the_defaults_of_their_place_in_the_log_and_the_feed_tells_of_them() -> None:
