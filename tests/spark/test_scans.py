@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
@@ -18,28 +18,18 @@ from spark.support import data_files, make, set_limits
 
 pytestmark = pytest.mark.spark
 
-FILES = 40
-"""More than Spark lists on the driver (spark.sql.sources.parallelPartitionDiscovery.threshold)."""
 
-
-def test_a_scan_of_many_files_starts_no_job_that_lists_them(spark: SparkSession, table_path: str) -> None:
-    for n in range(FILES):
-        rowlock.append(table_path, pa.table({"id": pa.array([n], pa.int64())}))
-    spark.sparkContext.setJobGroup("scan", "")
-    try:
-        frame = rowlock.read(spark, table_path)
-        assert list(spark.sparkContext.statusTracker().getJobIdsForGroup("scan")) == []
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-    assert sorted(r.id for r in frame.collect()) == list(range(FILES))
-    assert len(frame.inputFiles()) == FILES
-
-
-def test_the_metadata_of_a_file_is_what_the_log_says(spark: SparkSession, table_path: str) -> None:
+def test_what_a_scan_knows_of_its_files_comes_from_the_log(spark: SparkSession, table_path: str) -> None:
     make(spark, table_path, [(1, "a"), (2, "b")], "id int, p string", partition_by=["p"])
     files = {f.path.rpartition("/")[2]: f for f in state_of(open_store(table_path)).refresh().files.adds()}
-    shown = rowlock.read(spark, table_path).select("_metadata.file_name", "_metadata.file_size", F.unix_millis("_metadata.file_modification_time").alias("ms"))
+    for place in data_files(table_path):
+        os.utime(place, (1_000, 1_000))
+    frame = rowlock.read(spark, table_path)
+    shown = frame.select("_metadata.file_name", "_metadata.file_size", F.unix_millis("_metadata.file_modification_time").alias("ms"))
     assert {r.file_name: (r.file_size, r.ms) for r in shown.collect()} == {name: (f.size_bytes, f.modification_time_ms) for name, f in files.items()}
+    for place in data_files(table_path):
+        Path(place).unlink()
+    assert {name.rpartition("/")[2] for name in rowlock.read(spark, table_path).inputFiles()} == set(files)
 
 
 @pytest.mark.parametrize("with_vectors", [False, True])

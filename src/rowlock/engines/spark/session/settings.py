@@ -31,7 +31,6 @@ _SETTINGS = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "true",
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
