@@ -67,7 +67,7 @@ def by_settings_of_the_session(root: str, options: dict[str, str]) -> dict[str, 
 
     import rowlock
     from rowlock.engines.spark.session.clouds import connectors
-    from rowlock.engines.spark.session.java import ensure_java
+    from rowlock.engines.spark.session.java import ensure_java, resolving
     from rowlock.engines.spark.session.session import local_settings
 
     ensure_java()
@@ -76,7 +76,8 @@ def by_settings_of_the_session(root: str, options: dict[str, str]) -> dict[str, 
     builder = SparkSession.builder
     for name, value in (settings | {"spark.hadoop.fs.s3a.path.style.access": "true"}).items():
         builder = builder.config(name, value)
-    spark = rowlock.enable(builder.getOrCreate())
+    with resolving(settings):
+        spark = rowlock.enable(builder.getOrCreate())
     place = root.replace("s3://", "s3a://")
     spark.sql(f"CREATE TABLE delta.`{place}` USING delta AS SELECT id, id AS n FROM range(1000)")
     spark.sql(f"UPDATE delta.`{place}` SET n = n + 1 WHERE id < 4")

@@ -11,10 +11,13 @@ from pyspark.sql import SparkSession, functions as F
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.session.session import SCANS
 from rowlock.exceptions import CorruptLog
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from spark.support import data_files, make, set_limits
+from spark.support import data_files, make, read, set_limits
+from spark.test_session_settings import settings
+from support.turning_down import turn_down
 
 pytestmark = pytest.mark.spark
 
@@ -54,3 +57,16 @@ def test_a_data_file_that_is_missing_is_named(spark: SparkSession, table_path: s
 def read_log(path: str) -> list[str]:
     """The names of the commits."""
     return sorted(f.name for f in (Path(path) / "_delta_log").glob("*.json"))
+
+
+def test_no_condition_is_computed_on_a_dead_row(spark: SparkSession, table_path: str, monkeypatch: Any) -> None:
+    """I3: under ANSI it may raise there; where Spark compiles a condition by itself, as in tables of many columns, it computes what is common to its parts first."""
+    table = make(spark, table_path, [(n, n) for n in range(20)], "id int, v int", files=1)
+    table.delete("id = 0")
+    set_limits(monkeypatch, small=0, local=0)
+    turn_down(monkeypatch, masked_rows=0, inspected_rows=0)
+    compiled = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
+    with settings(spark, {"spark.sql.ansi.enabled": "true", **compiled, **dict.fromkeys(SCANS, "false")}):
+        table.delete("1000 div id between 490 and 500")
+        table.update("1000 div id between 300 and 340", {"v": "-1"})
+    assert sorted(r[0] for r in read(spark, table_path)) == [1, *range(3, 20)]

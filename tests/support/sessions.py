@@ -21,6 +21,8 @@ def delta_session(name: str, more: Mapping[str, str] | None = None) -> SparkSess
     """One local session with delta-spark in it: two cores, UTC, a small heap.  It is named `name`, and has `more` settings."""
     from delta import configure_spark_with_delta_pip
 
+    from rowlock.engines.spark.session.java import resolving
+
     settings = _settings(name) | {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -30,7 +32,8 @@ def delta_session(name: str, more: Mapping[str, str] | None = None) -> SparkSess
     }
     if jars := _downloaded():
         return _started(_builder(settings | {"spark.jars": ",".join(jars)} | dict(more or {})))
-    return _started(configure_spark_with_delta_pip(_builder(settings | dict(more or {}))))
+    with resolving({"spark.jars.packages": "delta-spark"}):
+        return _started(configure_spark_with_delta_pip(_builder(settings | dict(more or {}))))
 
 
 def _downloaded() -> list[str]:

@@ -35,7 +35,7 @@ def cluster_session(master: str, name: str, scratch: Path, *, cores: int = 4, mo
 
     import rowlock
     from rowlock.engines.spark.session.clouds import connectors
-    from rowlock.engines.spark.session.java import ensure_java
+    from rowlock.engines.spark.session.java import ensure_java, resolving
     from rowlock.engines.spark.session.session import local_settings
 
     ensure_java()
@@ -65,6 +65,7 @@ def cluster_session(master: str, name: str, scratch: Path, *, cores: int = 4, mo
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    with resolving(settings):
+        session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return rowlock.enable(session)

@@ -14,6 +14,7 @@ starting: one of another Java, another Spark or another size is not used.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -21,7 +22,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +124,16 @@ def cache_folder() -> Path:
         if os.access(folder, os.W_OK):
             return folder
     raise RowlockError(f"No place for a Java start script: none of {', '.join(map(str, choices))} can be written. Set XDG_CACHE_HOME to a folder that can.")
+
+
+@contextlib.contextmanager
+def resolving(settings: Mapping[str, str]) -> Iterator[None]:
+    """A block that starts a JVM; of the user's processes one at a time, if `spark.jars.packages` is set: two that fill Ivy's cache at once damage it."""
+    with contextlib.ExitStack() as held:
+        if settings.get("spark.jars.packages"):
+            with contextlib.suppress(OSError, RowlockError):  # no folder that can be written: Ivy has none either
+                fcntl.flock(held.enter_context((cache_folder() / "packages.lock").open("a")), fcntl.LOCK_EX)
+        yield
 
 
 def _candidates() -> list[tuple[str, Path]]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rowlock import arguments, threads
-from rowlock.engines.spark.session.java import Recording, archive_options, ensure_java, quoted
+from rowlock.engines.spark.catalyst.versions import SCANS
+from rowlock.engines.spark.session.java import Recording, archive_options, ensure_java, quoted, resolving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +98,8 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
     """A session with these settings, whose log has errors alone."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    with resolving(settings):
+        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -122,7 +124,8 @@ def start_server_session(*, cores: int, memory_mb: int, settings: Mapping[str, s
 
     redaction = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": f"{_REDACTED}|url"}
     wanted = local_settings(cores=cores, memory_mb=memory_mb) | redaction | dict(settings)
-    SparkContext._ensure_initialized(conf=SparkConf().setAll([(name, value) for name, value in wanted.items() if name.startswith(_OF_LAUNCHER)]))
+    with resolving(wanted):
+        SparkContext._ensure_initialized(conf=SparkConf().setAll([(name, value) for name, value in wanted.items() if name.startswith(_OF_LAUNCHER)]))
     return _started(wanted)
 
 
@@ -153,5 +156,6 @@ def local_settings(*, cores: int, memory_mb: int, java_options: Sequence[str] | 
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
+        **SCANS,
         "spark.driver.extraJavaOptions": quoted((f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", *options)),
     }

