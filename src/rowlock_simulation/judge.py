@@ -111,7 +111,7 @@ class Verdict:
                 return
             self.violations += [*raw.apply(commit), *self._definition.apply(commit)]
             if not self._definition.tracks_rows:
-                self._ids = RowIds()
+                self._ids = RowIds(forgotten_at=number)
             self.folded.apply(commit)
             self._feed = raw.feed(commit) if commit.cdc or self._definition.has_feed else None
             self.shown.append(VersionRows(raw.bag(), raw.bag_of(raw.came), any(r.data_change for r in commit.removes), self._feed))

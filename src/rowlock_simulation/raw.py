@@ -101,10 +101,10 @@ class Raw:
 class RowIds:
     """Who the rows of a table are, version by version."""
 
-    def __init__(self) -> None:
+    def __init__(self, forgotten_at: int = 0) -> None:
         self._key_of: dict[int, int] = {}
         self._id_of: dict[int, int] = {}
-        self.forgotten_at = 0
+        self.forgotten_at = forgotten_at
         """The version at which `forget_rows` was last called."""
 
     def forget_rows(self, version: int) -> None:

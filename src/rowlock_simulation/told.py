@@ -45,7 +45,8 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
         case TableExists():
             return kind != "clone"
         case TableNotFound():
-            return outcome.action.table == outcome.action.source == 0 and plan.theme != REMADE
+            young = any(f.kind == "stale list" for f in plan.faults)  # a bucket as it was before the table was made
+            return outcome.action.table == outcome.action.source == 0 and plan.theme != REMADE and not young
         case CommitUnknown() | DeltaConcurrentModificationException():
             return False  # which is judged by the policy
         case _:

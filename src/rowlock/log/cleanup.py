@@ -148,6 +148,7 @@ def _choose(store: ObjectStore, properties: TableProperties, files: Sequence[Log
         possible = [v for v in possible if v >= protected][:1]
     if not possible or files[0].version >= possible[-1]:
         return None
+    possible = [v for v in possible if v > files[0].version]  # one at which the log begins has nothing before it
     stop, boundary = _bounded(past, possible, math.inf if all_at_once else max(limits().cleaned_files, 2 * properties.checkpoint_interval))
     doomed = [f for f in files if f.version < stop or (f.kind == "compacted" and f.version == stop == boundary)]
     return Expired(tuple(doomed), stop, checkpoints[boundary], all_at_once)

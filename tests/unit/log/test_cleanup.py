@@ -250,6 +250,21 @@ def test_checkpoints_far_apart_do_not_stop_it(time: Movable) -> None:
     assert versions(store)[0] == 30 == earliest(store)
 
 
+def test_a_log_that_begins_at_a_checkpoint_is_cleaned_up_to_one_far_away(time: Movable) -> None:
+    """The simulation found it (`local` 160,001,790): runs ended at the checkpoint at which the log began, and the log grew without a bound."""
+    store = MemoryStore()
+    table(time, store, 45, **{"delta.checkpointInterval": "30"})
+    log = TableLog(store)
+    for snapshot in log.at(1), log.latest():
+        log.write_checkpoint(snapshot)
+    made = log.latest()
+    with limited(cleaned_files=8), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rowlock.protocol.properties.TableProperties.checkpoint_interval", 4, raising=False)  # a descriptor has no value on its class
+        while clean_up(store, made):
+            pass
+    assert versions(store)[0] == 30 == earliest(store)
+
+
 def test_ages_are_those_that_the_store_gives(time: Movable) -> None:
     """A client whose clock runs a year ahead deletes nothing that is not old for the store."""
     store = MemoryStore()
