@@ -292,13 +292,13 @@ def _is_alive(spark: SparkSession, bits: bytes) -> Column:
 
     A filter by it is the first one above the scan, and Spark keeps the order of filters: under ANSI another condition may raise on a dead row.
     """
-    bridge = catalyst(spark)
+    bridge, files = catalyst(spark), in_jvm(spark)
     key = f"{spark.sparkContext.applicationId} {xxhash.xxh3_128_hexdigest(bits)}"
     held = _bits.get(key)  # the same for equal scans, whose results Spark then shares
-    numbers, _ = held or _bits.setdefault(key, (bridge.data_files.broadcast(spark.sparkContext._jsc, bits), len(bits)))
+    numbers, _ = held or _bits.setdefault(key, (files.broadcast(spark.sparkContext._jsc, bits), len(bits)))
 
     def at(place: Column) -> Column:
-        return ClassicColumn(bridge.column_of.column(bridge.data_files.at(numbers, bridge.column_of.expression(place.cast("int")._jc))))
+        return ClassicColumn(bridge.column_of.column(files.at(numbers, bridge.column_of.expression(place.cast("int")._jc))))
 
     row = F.col(ROW_INDEX)
     block = at(F.col(_START) + F.least(F.shiftright(row, _BUCKET_BITS), F.col(_BUCKETS)))
