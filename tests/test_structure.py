@@ -19,7 +19,7 @@ BUDGETS = {
     "cli": 3078,  # The command line, its reports and the demos.
     "conflict": 812,  # What winners did, and which of it is a conflict.
     "engines/appends": 369,  # Rows as Arrow tables, without Spark.
-    "engines/spark": 10975,  # All that runs on Spark.
+    "engines/spark": 10921,  # All that runs on Spark.
     "locks": 539,  # Leases and turns.
     "log": 2129,  # Snapshots out of storage; checkpoints and clean-up.
     "maintenance": 2441,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.

@@ -63,13 +63,14 @@ def test_rows_by_an_rdd_are_validated(spark: SparkSession, table_path: str) -> N
 
 
 def test_versions_that_the_caller_named_are_right_whatever_the_table_has_become(spark: SparkSession, table_path: str) -> None:
-    table = make(spark, table_path, [(1, 1), (2, 2)], SCHEMA)
+    table = make(spark, table_path, [(1, 1), (2, 2)], SCHEMA, **{"delta.enableRowTracking": "true"})
     before = table.history(1).first()["version"]
     table.delete("id = 1")
     named = {
         "a version": rowlock.read(spark, table_path, version=before),
         "a time": rowlock.read(spark, table_path, timestamp=table.history(1).first()["timestamp"]),
         "a part of it": rowlock.read(spark, table_path, version=before).where("id = 1").selectExpr("id", "v + 1 as v"),
+        "with row ids": rowlock.read(spark, table_path, version=before, with_row_ids=True).drop("_row_id", "_row_commit_version"),
     }
     newest = rowlock.read(spark, table_path)
     assert {name for name, source in named.items() if versions_read(table._handle.evaluator, source, before + 1)} == set()

@@ -79,9 +79,8 @@ def read(
     check_classic(spark, "rowlock.read")
     handle = Handle(spark, path, storage_options=storage_options)
     snapshot = handle.at(wanted, timestamp)
-    if with_row_ids:
-        return read_with_row_ids(handle.evaluator, snapshot)
-    return read_frame(handle.evaluator, snapshot, fixed=version is not None or timestamp is not None)
+    reads = read_with_row_ids if with_row_ids else read_frame
+    return reads(handle.evaluator, snapshot, fixed=version is not None or timestamp is not None)
 
 
 def write(

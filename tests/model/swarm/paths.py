@@ -51,7 +51,7 @@ PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("OPTIMIZE sorted by Arrow", "rowlock.parquet.moving", "sort_rows", lambda r, _: bool(r[0])),
     ("OPTIMIZE written by Spark", "rowlock.engines.spark.statements.compaction", "_written", _always),
     ("copy on write on the driver", "rowlock.engines.spark.write.writer", "copy_slices", lambda _, args: any(_is_small(args[0], s) for s in args[1])),
-    ("copy on write by Spark", "rowlock.engines.spark.write.writer", "_copy_large", _always),
+    ("copy on write by Spark", "rowlock.engines.spark.write.writer", "_copied_by_spark", _always),
     ("changes on the driver", "rowlock.engines.spark.write.writer", "_on_driver", lambda r, _: r is not None),
     ("changes by Spark", "rowlock.engines.spark.write.writer", "_on_driver", lambda r, _: r is None),
     ("a rebase", "rowlock.transaction.rebase.onto_head", "rebase", _always),

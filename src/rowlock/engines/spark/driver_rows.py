@@ -170,9 +170,17 @@ def read_slice(evaluator: Evaluator, piece: Slice, snapshot: Snapshot) -> pa.Tab
     found = evaluator.rows.read_slice(piece, snapshot)
     if found is not None:
         return found[0]
-    dead = evaluator.dead_positions(piece)
-    frame = evaluator.scanner.frame(snapshot, [piece.file], lambda _: dead, address=True)
-    return to_arrow(frame).sort_by(POSITION).drop_columns([PATH, POSITION])
+    return to_arrow(evaluator.live_frame(snapshot, [piece], address=True)).sort_by(POSITION).drop_columns([PATH, POSITION])
+
+
+def read_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> list[pa.Table] | None:
+    """The rows of each slice; None where Arrow cannot read one as Spark would.  No job."""
+    out: list[pa.Table] = []
+    for piece in slices:
+        if (found := evaluator.rows.read_slice(piece, snapshot)) is None:
+            return None
+        out.append(found[0])
+    return out
 
 
 def read_small_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
@@ -180,8 +188,7 @@ def read_small_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: S
     found: list[Found] = []
     rest: list[Slice] = []
     budget = limits().local_rows
-    for piece in sorted(slices, key=lambda s: (len(s.only) if s.only is not None else evaluator.num_rows(s.file), s.path)):
-        size = len(piece.only) if piece.only is not None else evaluator.num_rows(piece.file)
+    for size, _, piece in sorted((evaluator.rows_to_read(s), s.path, s) for s in slices):
         rows = evaluator.rows.read_slice(piece, snapshot) if size <= budget else None
         if rows is None:
             rest.append(piece)

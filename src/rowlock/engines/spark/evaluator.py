@@ -20,7 +20,6 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.catalyst.types import compared
-from rowlock.engines.spark.read.row_ids import changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, Constants, Scanner, check_names, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
@@ -171,33 +170,38 @@ class Evaluator:
         _, plan = self.cached((*key, id(relation)), lambda: (relation, self.bound(opened(), relation.attributes)))
         return plan
 
-    def live_frame(self, snapshot: Snapshot, slices: Sequence[Slice], *, address: bool = False, told: Constants | None = None) -> DataFrame:
-        """Exactly the rows of `slices`; with their addresses where these are asked for, and with columns of one value for each file."""
+    def live_frame(
+        self,
+        snapshot: Snapshot,
+        slices: Sequence[Slice],
+        *,
+        address: bool = False,
+        ids: bool = False,
+        constants: Constants | None = None,
+        scanner: Scanner | None = None,
+    ) -> DataFrame:
+        """Exactly the rows of `slices`; with addresses, constants and, where the table tracks rows, ids and commit versions as in `Scanner.frame`."""
         dead = {s.path: self.dead_positions(s) for s in slices}
-        return self.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path], address=address, told=told)
+        columns = columns_of(snapshot) if ids else None
+        files = [s.file for s in slices]
+        return (scanner or self.scanner).frame(snapshot, files, lambda f: dead[f.path], address=address, ids=columns, constants=constants)
 
-    def live_plan(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
-        """The plan of exactly the rows of `slices`, with their addresses, under `attributes`; Spark takes the dead rows off."""
-        return self.bound(analyzed(self.live_frame(snapshot, slices, address=True)), attributes)
-
-    def rewrite_plan(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
-        """`live_plan` for rows that Spark writes with new values: where the table tracks rows, their ids follow as one more column."""
-        dead = {s.path: self.dead_positions(s) for s in slices}
-        frame = changing_frame(self.scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
-        plan = analyzed(frame)
-        outputs = self.bridge.list(plan.output())
-        return self.bridge.project(
-            self.bridge.seq([*(self.bridge.alias_as(o, a) for o, a in zip(outputs, attributes, strict=False)), *outputs[len(attributes) :]]), plan
-        )
+    def live_plan(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject], *, ids: bool = False) -> JavaObject:
+        """The plan of exactly the rows of `slices`, with their addresses, under `attributes`; with `ids` further columns follow (see `live_frame`)."""
+        return self.bound(analyzed(self.live_frame(snapshot, slices, address=True, ids=ids)), attributes)
 
     def rewrite_outputs(self, snapshot: Snapshot, outputs: JavaObject, child: JavaObject) -> JavaObject:
-        """The plan of a statement's `outputs` over a plan of `rewrite_plan`, with the ids that the rows keep."""
-        return self.bridge.project(outputs_with_ids(self.bridge, snapshot, outputs, child), child)
+        """The plan of a statement's `outputs` (a Scala Seq) over a plan of `live_plan` with `ids`, and of the ids that the rows keep as they are written anew (I6)."""
+        if (columns := columns_of(snapshot)) is not None:
+            (row_id,) = [a for a in self.bridge.list(child.output()) if a.name() == columns.row_id]
+            outputs = outputs.appended(row_id)
+        return self.bridge.project(outputs, child)
 
     def bound(self, plan: JavaObject, attributes: Sequence[JavaObject]) -> JavaObject:
-        """`plan` with its outputs renamed, by position, to `attributes`, so that expressions over these read it."""
-        outputs = self.bridge.list(plan.output())
-        return self.bridge.project(self.bridge.seq(self.bridge.alias_as(o, a) for o, a in zip(outputs, attributes, strict=True)), plan)
+        """`plan` with its first outputs renamed, by position, to `attributes`, so that expressions over these read it."""
+        outputs, size = self.bridge.list(plan.output()), len(attributes)
+        named = [self.bridge.alias_as(o, a) for o, a in zip(outputs[:size], attributes, strict=True)]
+        return self.bridge.project(self.bridge.seq([*named, *outputs[size:]]), plan)
 
     def hashed(self, plan: JavaObject, path: JavaObject, into: JavaObject) -> JavaObject:
         """The plan with the hash of the attribute `path` as `into` in place of it: rows that are shuffled should not carry the names of their files."""
@@ -222,6 +226,14 @@ class Evaluator:
         if piece.only is None:
             return piece.without or BitMap64()
         return positions_except(self.num_rows(piece.file), piece.only)
+
+    def live_positions(self, piece: Slice) -> BitMap64:
+        """The physical positions of the rows of a slice."""
+        return positions_except(self.num_rows(piece.file), piece.without) if piece.only is None else piece.only
+
+    def rows_to_read(self, piece: Slice) -> int:
+        """How many rows are read for a slice: those at its positions, else all of its file, dead ones too."""
+        return self.num_rows(piece.file) if piece.only is None else len(piece.only)
 
     def physical_rows(self, slices: Iterable[Slice]) -> int:
         """How many rows the files of some slices hold, dead ones too."""

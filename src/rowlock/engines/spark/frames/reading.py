@@ -27,7 +27,6 @@ from rowlock.conditions import named
 from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.row_ids import tracked_frame
 from rowlock.engines.spark.read.scan import Constants, check_names, empty_frame, local_frame, table_schema
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch
@@ -46,7 +45,7 @@ from rowlock.transaction.state.shared import WRITE_IT_LIKE, local_milliseconds
 ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
 
 
-def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
+def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot, *, fixed: bool = False) -> DataFrame:
     """The live rows of a snapshot with two more columns: `_row_id`, and `_row_commit_version`, the version that last changed the row.
 
     Raises InvalidInput where the table does not track rows, or has columns of these names itself.
@@ -58,22 +57,18 @@ def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
         )
     if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
         raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
-    frame = read_tracked(evaluator, snapshot, columns)
+    frame = read_frame(evaluator, snapshot, fixed=fixed, ids=columns)
     ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
     frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
     return evaluator.bridge.dataframe(analyzed(frame), evaluator.spark)
 
 
-def read_tracked(evaluator: Evaluator, snapshot: Snapshot, columns: MaterializedColumns) -> DataFrame:
-    """The live rows of a snapshot with their addresses, their ids and their commit versions, under the names of these columns."""
-    files = sorted(snapshot.files.adds(), key=lambda f: f.path)
-    return tracked_frame(evaluator.scanner, snapshot, files, evaluator.vectors.of, columns, strict=True, hidden=True)
-
-
-def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None, *, fixed: bool = False) -> DataFrame:
+def read_frame(
+    evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None, *, fixed: bool = False, ids: MaterializedColumns | None = None
+) -> DataFrame:
     """The live rows of a snapshot, with the table's column names, comments and nullability; with `staged`, as these effects would leave them.
 
-    `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.
+    `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.  `ids`: see `Scanner.frame`.
     """
     if not snapshot.schema.fields:
         text = f"The table has no columns yet: a write with {MERGE_SCHEMA} gives it some"
@@ -93,10 +88,11 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
         before = evaluator.vectors.of(file)
         return before | ours if ours else before
 
-    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True, hidden=not frames, fixed=fixed)
+    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True, ids=ids, hidden=not frames, fixed=fixed)
     for more in frames:
         frame = frame.unionAll(more)
-    return evaluator.bridge.dataframe(analyzed(relabelled(frame, {f.name: f.metadata for f in _shown(snapshot).fields})), evaluator.spark)
+    metadata = {f.name: f.metadata for f in _shown(snapshot).fields} | {n: {} for n in (() if ids is None else ids.names)}
+    return evaluator.bridge.dataframe(analyzed(relabelled(frame, metadata)), evaluator.spark)
 
 
 def relabelled(frame: DataFrame, metadata: Mapping[str, dict[str, Any]]) -> DataFrame:
@@ -152,7 +148,7 @@ def scanned_plan(evaluator: Evaluator, snapshot: Snapshot, names: list[str], *, 
         frame = read_frame(evaluator, snapshot, fixed=fixed)
         return analyzed(frame if list(snapshot.schema.names) == names else frame.select(*columns))
     tracked = columns_of(snapshot) if _OF_ROWS[0] in hidden else None
-    frame = read_frame(evaluator, snapshot, fixed=fixed) if tracked is None else read_tracked(evaluator, snapshot, tracked)
+    frame = read_frame(evaluator, snapshot, fixed=fixed, ids=tracked)
     if not len(snapshot.files):
         more = "".join(f", {n}: bigint" for n in _OF_ROWS if n in hidden)
         return analyzed(frame.select(*columns, F.lit(None).cast(f"struct<{_OF_FILES}{more}>").alias(_METADATA)))
@@ -172,11 +168,10 @@ def milliseconds(spark: SparkSession, timestamp: str | datetime.datetime, table:
     if not isinstance(timestamp, str):
         return local_milliseconds(timestamp, table)
     if is_connect(spark):
-        told = spark.sql("SELECT unix_millis(try_cast(:text AS timestamp_ltz))", args={"text": timestamp})
+        found = spark.sql("SELECT unix_millis(try_cast(:text AS timestamp_ltz))", args={"text": timestamp})
     else:
-        held = local_frame(spark, pa.table({"text": [timestamp]}), StructType([StructField("text", StringType())]))
-        told = held.select(F.unix_millis(F.col("text").try_cast("timestamp_ltz")))
-    row = told.first()
+        found = local_frame(spark, pa.table({"text": [timestamp]})).select(F.unix_millis(F.col("text").try_cast("timestamp_ltz")))
+    row = found.first()
     if row is None or row[0] is None:
         quoted = timestamp.replace("\\", "\\\\").replace("'", "\\'")
         wording = f"The provided timestamp ('{quoted}') cannot be converted to a valid timestamp"
@@ -304,12 +299,12 @@ def each_file_once(items: Iterable[_T], path_of: Callable[[_T], str]) -> list[li
 
 def _layer(evaluator: Evaluator, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:
     of = {c.rows.path: c for c in changed}
-    told: Constants = {
+    constants: Constants = {
         _TYPE: (StringType(), lambda f: of[f.path].type),
         COMMIT_VERSION: (LongType(), lambda f: of[f.path].version),
         COMMIT_TIMESTAMP: (LongType(), lambda f: times_ms[of[f.path].version]),
     }
-    rows = evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], told=told)
+    rows = evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], constants=constants)
     return rows.select(
         *(F.col(quote(n)) for n in snapshot.schema.names),
         F.col(_TYPE if typed else CHANGE_TYPE).alias(CHANGE_TYPE),

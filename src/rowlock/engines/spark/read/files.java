@@ -35,7 +35,6 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.ObjectType;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
@@ -133,24 +132,25 @@ class Bind extends scala.runtime.AbstractPartialFunction {
 /** What Python calls. */
 public class DataFiles {
     /**
-     * The plan of a scan of the files of a table.  `files` has one row for each: the values of its columns beside those of `data`, its URI, bytes and time of
-     * modification (ms).  With `metadata` it has Spark's `_metadata` without the numbers of rows, which Spark gives only once.
+     * The plan of a scan of the files of a table.  `files` has a line for each: its URI, bytes and time of modification (ms).  `constants` has a row for each: the
+     * values of its columns beside those of `data`; null where there are none.  With `metadata` it has Spark's `_metadata` without the numbers of rows, which
+     * Spark gives only once.
      */
-    public LogicalPlan scan(String table, StructType data, Dataset files, java.util.Map options, boolean metadata) {
-        org.apache.spark.sql.classic.Dataset given = (org.apache.spark.sql.classic.Dataset) files;
-        InternalRow[] rows = given.queryExecution().executedPlan().executeCollect();
-        StructField[] fields = given.schema().fields();
-        int own = fields.length - 3;
-        FileStatus[] held = new FileStatus[rows.length];
-        InternalRow[] values = new InternalRow[rows.length];
-        for (int n = 0; n < rows.length; n++) {
-            held[n] = new FileStatus(rows[n].getLong(own + 1), false, 1, 1, rows[n].getLong(own + 2), path(rows[n].getString(own)));
-            values[n] = InternalRow$.MODULE$.fromSeq((Seq) rows[n].toSeq(given.schema()).take(own));
+    public LogicalPlan scan(org.apache.spark.sql.classic.SparkSession session, String table, StructType data, String files, Dataset constants, java.util.Map options, boolean metadata) {
+        String[] lines = files.split("\n");
+        org.apache.spark.sql.classic.Dataset given = (org.apache.spark.sql.classic.Dataset) constants;
+        InternalRow[] rows = given == null ? null : given.queryExecution().executedPlan().executeCollect();
+        StructType columns = given == null ? new StructType() : given.schema();
+        FileStatus[] held = new FileStatus[lines.length];
+        InternalRow[] values = new InternalRow[lines.length];
+        for (int n = 0; n < lines.length; n++) {
+            String[] file = lines[n].split(" ");
+            held[n] = new FileStatus(Long.parseLong(file[1]), false, 1, 1, Long.parseLong(file[2]), path(file[0]));
+            values[n] = rows == null ? InternalRow$.MODULE$.empty() : InternalRow$.MODULE$.fromSeq(rows[n].toSeq(columns));
         }
-        StructType constants = DataTypes.createStructType((StructField[]) Arrays.copyOf(fields, own));
         scala.collection.immutable.Map all = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
         LogicalRelation made = LogicalRelation$.MODULE$.apply(
-            new HadoopFsRelation(new Files(path(table), constants, values, held), constants, data, Option.empty(), new ParquetFileFormat(), CaseInsensitiveMap$.MODULE$.apply(all), given.sparkSession()), false);
+            new HadoopFsRelation(new Files(path(table), columns, values, held), columns, data, Option.empty(), new ParquetFileFormat(), CaseInsensitiveMap$.MODULE$.apply(all), session), false);
         return metadata ? (LogicalPlan) made.withMetadataColumns().transformExpressions(new WithoutRowIndex()) : made;
     }
 

@@ -31,6 +31,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.properties import column_mapping_mode
+from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import ROW_INDEX, quote, reserved_names
 from rowlock.protocol.statistics import has_ambiguous_names
 
@@ -43,7 +44,7 @@ FIXED_OPTION = "rowlockfixed"
 """An option of scans of a version that the caller named: what they read stays right whatever others commit."""
 
 _START, _BUCKETS = "__rowlock_start", "__rowlock_buckets"
-_URI, _SIZE, _TIME = "__rowlock_uri", "__rowlock_size", "__rowlock_time"
+_BASE, _VERSION = "__rowlock_base_row_id", "__rowlock_commit_version"
 _METADATA = "_metadata"
 _BUCKET_BITS, _NUMBERS = 15, 512
 _PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
@@ -116,37 +117,39 @@ class Scanner:
         *,
         address: bool = False,
         strict: bool = False,
-        carried: Sequence[str] = (),
+        ids: MaterializedColumns | None = None,
         hidden: bool = False,
         fixed: bool = False,
-        told: Constants | None = None,
+        constants: Constants | None = None,
     ) -> DataFrame:
-        """The rows of `files` with the table's logical columns, and PATH and POSITION with `address`.
+        """The rows of `files` with the table's logical columns, PATH and POSITION with `address`, the columns of `constants`, and row ids and commit versions with `ids`.
 
         Positions that `vector_of` marks are left out; None gives all physical rows.  With `strict` columns are as nullable
-        as in the table, which Spark's optimizer then relies on; else all are nullable.  `carried` names further bigint
-        columns that data files may hold; null where a file does not.  With `hidden` a query that names Spark's `_metadata`
-        finds it, also where files are read by two scans.  `fixed` says that the caller named the version.  `told` are
-        columns with one value for each file, which come last.
+        as in the table, which Spark's optimizer then relies on; else all are nullable.  Ids and commit versions have the names that
+        these columns have in data files, and are null for rows of a file that is not committed yet, unless it holds them (I6).
+        With `hidden` a query that names Spark's `_metadata` finds it, also where files are read by two scans.  `fixed` says
+        that the caller named the version.
         """
         own = table_schema(snapshot)
         check_names(snapshot)
         schema = own if strict else nullable(own, metadata=True)
-        constants = [StructField(n, t) for n, (t, _) in (told or {}).items()]
-        told = {PATH: (StringType(), self.uri)} | dict(told or {}) if address else told or {}
-        beside = [*(ADDRESS.fields if address else []), *(StructField(n, LongType()) for n in carried), *constants]
+        given, carried = constants or {}, () if ids is None else ids.names
+        beside = [*(ADDRESS.fields if address else []), *(StructField(n, t) for n, (t, _) in given.items()), *(StructField(n, LongType()) for n in carried)]
+        read = {**({PATH: (StringType(), self.uri)} if address else {}), **given, **({} if ids is None else _OF_IDS)}
         if not files:
             return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *beside]))
         dead = {f.path: vector for f in files if (vector := vector_of(f))} if vector_of is not None else {}
-        metadata = hidden and (address or bool(dead)) and snapshot.schema.find(_METADATA) is None  # a plain scan shows it by itself
+        numbered = address or ids is not None
+        metadata = hidden and (numbered or bool(dead)) and snapshot.schema.find(_METADATA) is None  # a plain scan shows it by itself
         frames: list[DataFrame] = []
         for some, vectors in ([f for f in files if f.path not in dead], {}), ([f for f in files if f.path in dead], dead):
             if not some:
                 continue
-            counted = address or bool(vectors)
-            raw = self._read(snapshot, schema, some, vectors, told, carried, counted=counted, metadata=metadata, fixed=fixed)
+            counted = numbered or bool(vectors)
+            raw = self._read(snapshot, schema, some, vectors, read, carried, counted=counted, metadata=metadata, fixed=fixed)
             columns = [self._column(snapshot, f) for f in schema.fields]
-            more = [catalyst(self.spark).known_not_null(F.col(ROW_INDEX)).alias(POSITION) if f.name == POSITION else F.col(quote(f.name)) for f in beside]
+            values = {POSITION: catalyst(self.spark).known_not_null(F.col(ROW_INDEX)), **({} if ids is None else _ids_of_rows(ids))}
+            more = [values.get(f.name, F.col(quote(f.name))).alias(f.name) for f in beside]
             frames.append(raw.select(*columns, *more, *([_metadata_of(raw, counted=counted)] if metadata else [])))
         rows = functools.reduce(DataFrame.unionAll, frames)
         return catalyst(self.spark).hiding_last(rows) if metadata else rows
@@ -157,7 +160,7 @@ class Scanner:
         schema: StructType,
         files: Sequence[AddFile],
         dead: Mapping[str, BitMap64],
-        told: Constants,
+        constants: Constants,
         carried: Sequence[str],
         *,
         counted: bool,
@@ -171,7 +174,7 @@ class Scanner:
         options = {VERSION_OPTION: str(snapshot.version)} | ({FIXED_OPTION: "true"} if fixed else {})
         if has_ambiguous_names(snapshot.schema):
             options["parquet.filter.dictionary.enabled"] = "false"
-        values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in told.items()}
+        values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in constants.items()}
         for field in schema.fields:
             if field.name in snapshot.metadata.partition_columns and not isinstance(field.dataType, NullType):
                 key = _partition_key(snapshot, field.name)
@@ -217,13 +220,24 @@ def scan(
     `values` are more columns: one value for each file, which Spark casts to the type.  Spark takes them for the values of partitions: a row
     costs nothing more, and conditions on them skip files.  With `metadata` the last column is Spark's `_metadata` without row numbers.
     """
-    uris, sizes, times = (pa.array(column, type_) for column, type_ in zip(zip(*files, strict=True), (pa.string(), pa.int64(), pa.int64()), strict=True))
-    table = pa.table({n: held for n, (_, held) in values.items()} | {_URI: uris, _SIZE: sizes, _TIME: times})
-    given = StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
-    typed = local_frame(spark, table, given).select(*(F.col(quote(n)).cast(t).alias(n) for n, (t, _) in values.items()), _URI, _SIZE, _TIME)
+    listed = "\n".join(f"{uri} {size} {time}" for uri, size, time in files)  # a URI has no blanks
+    typed = None
+    if values:
+        table = pa.table({n: held for n, (_, held) in values.items()})
+        typed = local_frame(spark, table).select(*(F.col(quote(n)).cast(t).alias(n) for n, (t, _) in values.items()))._jdf
     bridge = catalyst(spark)
-    plan = in_jvm(spark).scan(spark_uri(spark, root), bridge.data_type.fromJson(schema.json()), typed._jdf, dict(options or {}), metadata)
+    types = bridge.data_type.fromJson(schema.json())
+    plan = in_jvm(spark).scan(spark._jsparkSession, spark_uri(spark, root), types, listed, typed, dict(options or {}), metadata)
     return bridge.dataframe(plan, spark)
+
+
+_OF_IDS: Constants = {_BASE: (LongType(), lambda f: f.base_row_id), _VERSION: (LongType(), lambda f: f.default_row_commit_version)}
+
+
+def _ids_of_rows(ids: MaterializedColumns) -> dict[str, Column]:
+    """The row id and the commit version of each row of a scan with _OF_IDS: those that the file holds, else those that follow from its place in the file."""
+    held = F.col(quote(ids.row_id)), F.col(quote(ids.commit_version))
+    return {ids.row_id: F.coalesce(held[0], F.col(_BASE) + F.col(ROW_INDEX)), ids.commit_version: F.coalesce(held[1], F.col(_VERSION))}
 
 
 def in_jvm(spark: SparkSession) -> JavaObject:
@@ -246,8 +260,9 @@ def _metadata_of(raw: DataFrame, *, counted: bool) -> Column:
     return found.alias(_METADATA, metadata={"__metadata_col": _METADATA})
 
 
-def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
-    """Rows on the driver as a DataFrame, without pyspark's conversions and without making `spark` the thread's active session."""
+def local_frame(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
+    """Rows on the driver as a DataFrame, without pyspark's conversions and without making `spark` the thread's active session.  By default of texts and bigints."""
+    schema = schema or StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
     if is_connect(spark):
         return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist(maps_as_pydicts="strict")], schema)
     return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)

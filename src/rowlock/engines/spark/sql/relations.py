@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import DataFrame, functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql.types import StructType
 
 from rowlock import conditions
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, entries
@@ -92,9 +92,7 @@ def _value(nodes: Nodes, expression: JavaObject, function: str) -> Any:
     """The value of an argument that is a constant."""
     if nodes.bridge.subquery.hasSubquery(expression):
         raise InvalidInput(f"{function} takes constants, no subquery")
-    one = local_frame(nodes.spark, pa.table({"one": ["1"]}), StructType([StructField("one", StringType())]))
-    row = one.select(nodes.column(expression).alias("value")).first()
-    value = None if row is None else row["value"]
+    value = _evaluated(nodes, nodes.column(expression))
     return value.isoformat() if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else value
 
 
@@ -109,15 +107,20 @@ def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.dateti
     """The time that an expression stands for."""
     if nodes.bridge.subquery.hasSubquery(expression):
         raise InvalidInput("TIMESTAMP AS OF takes no subquery: write the time itself", table=table)
-    one = local_frame(nodes.spark, pa.table({"one": ["1"]}), StructType([StructField("one", StringType())]))
-    row = one.select(F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")).alias("at")).first()
-    if row is None or row["at"] is None:
+    micros = _evaluated(nodes, F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")))
+    if micros is None:
         raise InvalidInput(
             f"TIMESTAMP AS OF {expression.sql()}: this is no time",
             table=table,
             condition=conditions.named("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=f'"{expression.sql()}"'),
         )
-    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=row["at"])
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
+
+
+def _evaluated(nodes: Nodes, expression: Column) -> Any:
+    """The value of an expression that reads no column."""
+    row = local_frame(nodes.spark, pa.table({"one": ["1"]})).select(expression).first()
+    return None if row is None else row[0]
 
 
 def plan_of(frame: DataFrame, name: str) -> JavaObject:

@@ -29,7 +29,7 @@ from rowlock.engines.spark.statements.constraint_checks import check_table, chec
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
-from rowlock.engines.spark.write.writer import write_native
+from rowlock.engines.spark.write.writer import most_records, write_native
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -137,7 +137,7 @@ def append_blocks(
 
     `gives_generated`: whether generated columns came with the rows, and were not all just computed.
     """
-    max_records = max_records or int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
+    max_records = max_records or most_records()
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = optimized.maxRows()
     if most.isDefined() and int(most.get()) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
@@ -155,9 +155,6 @@ def append_blocks(
         session.conf().set("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{megabytes}m")
         own = own.hint("rebalance", *[F.col(quote(c)) for c in snapshot.partition_columns])
     files = [f for _, f in write_native(own, evaluator.store, snapshot, max_records=max_records)]
-    for empty in [f for f in files if not f.num_records]:
-        evaluator.store.delete(empty.path)
-    files = [f for f in files if f.num_records]
     check_written(evaluator, files, snapshot, generated=gives_generated)
     return [file_block("appended", 0, files)] if files else []
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, functions as F
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import ArrayType, LongType, StructType, TimestampType
 
 from rowlock import progress
 from rowlock.boundary.effects import RowBlock
@@ -27,10 +27,9 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin, with_hashed_path
-from rowlock.engines.spark.write.writer import write_native
+from rowlock.engines.spark.write.writer import most_records, write_native
 from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -40,10 +39,8 @@ from rowlock.parquet.moving import Living, move_rows, moved_origin, sort_rows
 from rowlock.parquet.physical import Doubtful, names_in_files
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
-from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.schema import ColumnPath, quote
 from rowlock.threads import side_by_side
-from rowlock.transaction.state.call import settings
 
 _INPUT_NUMBER = "__rowlock_n"
 _MOST_BINS = 15
@@ -62,8 +59,9 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
     texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
     table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _INPUT_NUMBER])
-    frame = local_frame(session, table, StructType([*(StructField(n, StringType()) for n in wanted.names), StructField(_INPUT_NUMBER, LongType())]))
-    typed = frame.select(*(marked(padded(F.col(quote(f.name)).cast(bare(f.dataType)), f), f) for f in wanted.fields), _INPUT_NUMBER)  # as a scan has them
+    typed = local_frame(session, table).select(
+        *(marked(padded(F.col(quote(f.name)).cast(bare(f.dataType)), f), f) for f in wanted.fields), _INPUT_NUMBER
+    )  # as a scan has them
     chosen = typed.where(condition).select(_INPUT_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
@@ -95,7 +93,7 @@ def run(
 ) -> tuple[dict[str, BitMap64], list[RowBlock]]:
     """Tombstones for every live row of the groups' files, and one block of moved rows for each group."""
     pieces = {s.path: s for s in slices}
-    living = {p: positions_except(evaluator.num_rows(pieces[p].file), pieces[p].without) for group in groups for p in group if p in pieces}
+    living = {p: evaluator.live_positions(pieces[p]) for group in groups for p in group if p in pieces}
 
     progress.step("rewriting files")
 
@@ -122,18 +120,11 @@ def _whole_files(evaluator: Evaluator) -> Scanner:
     return Scanner(wrap_session(evaluator.spark, session), evaluator.root)
 
 
-def _frame(scanner: Scanner, inputs: Sequence[Slice], snapshot: Snapshot) -> DataFrame:
-    """The live rows of the inputs with their row ids and addresses, and in _INPUT_NUMBER the number of their input."""
-    vectors = {s.path: s.without or BitMap64() for s in inputs}
-    number = {s.path: n for n, s in enumerate(inputs)}
-    return moving_frame(scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path], {_INPUT_NUMBER: (LongType(), lambda f: number[f.path])})
-
-
 def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], living: Living, order: Order | None, snapshot: Snapshot) -> RowBlock:
     """The block of the rows that Spark writes, with the origin that their files hold.  Raises CorruptLog where these are not exactly the live rows of the inputs."""
     values = [dict(s.file.partition_values) for s in inputs]
     assert all(v == values[0] for v in values), "a bin lies within one partition"
-    files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0]) if f.num_records), key=lambda f: f.path)
+    files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0])), key=lambda f: f.path)
     found = stored_origin(files, evaluator.store, evaluator.paths_by_hash(inputs))
     wanted = {s.path: living[s.path] for s in inputs if living[s.path]}
     num_rows = sum(map(len, wanted.values()))
@@ -149,19 +140,14 @@ def _block(files: Sequence[AddFile], origin: Origin, order: Order | None = None)
     return file_block("derived", 0, files if clustering is None else [with_clustering(f, clustering) for f in files], origin=origin)
 
 
-def _most_records() -> int | None:
-    """How many rows a file may have by the session's setting; None where it has none."""
-    return int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
-
-
 def _moved(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, snapshot: Snapshot) -> RowBlock:
     """The rows of the inputs in their present order, as a block of one file, or of several where the session says how many rows a file holds at most."""
     if _is_for_arrow(evaluator, inputs):
         with suppress(Doubtful):
-            files = move_rows(evaluator.store, inputs, living, snapshot, max_records=_most_records(), case_sensitive=evaluator.rows.case_sensitive)
+            files = move_rows(evaluator.store, inputs, living, snapshot, max_records=most_records(), case_sensitive=evaluator.rows.case_sensitive)
             return _block(files, moved_origin(inputs, living))
-    frame = with_hashed_path(_frame(_whole_files(evaluator), inputs, snapshot).drop(_INPUT_NUMBER))
-    return _written(evaluator, frame.coalesce(1), inputs, living, None, snapshot)
+    frame = evaluator.live_frame(snapshot, inputs, address=True, ids=True, scanner=_whole_files(evaluator))
+    return _written(evaluator, with_hashed_path(frame).coalesce(1), inputs, living, None, snapshot)
 
 
 def _is_for_arrow(evaluator: Evaluator, inputs: Sequence[Slice]) -> bool:
@@ -183,9 +169,11 @@ def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, orde
         with suppress(Doubtful):
             case_sensitive = evaluator.rows.case_sensitive
             return _block(
-                *sort_rows(evaluator.store, inputs, living, snapshot, order, num_files, max_records=_most_records(), case_sensitive=case_sensitive), order
+                *sort_rows(evaluator.store, inputs, living, snapshot, order, num_files, max_records=most_records(), case_sensitive=case_sensitive), order
             )
-    rows = ordered_frame(_frame(evaluator.scanner, inputs, snapshot), order, num_files, num_rows, [F.col(_INPUT_NUMBER), F.col(POSITION)])
+    number = {s.path: n for n, s in enumerate(inputs)}
+    frame = evaluator.live_frame(snapshot, inputs, address=True, ids=True, constants={_INPUT_NUMBER: (LongType(), lambda f: number[f.path])})
+    rows = ordered_frame(frame, order, num_files, num_rows, [F.col(_INPUT_NUMBER), F.col(POSITION)])
     return _written(evaluator, rows.drop(_INPUT_NUMBER), inputs, living, order, snapshot)
 
 

@@ -243,7 +243,7 @@ class MergeRun:
             applying = replace(alone, condition=applies)
             self._take(driver_rows.scan(self.evaluator, rest, target, applying, self.plan.session, self.snapshot), clauses, matched=False)
         except driver_rows.TooManyRows:
-            child = applying.rows(self.evaluator.bridge, self.evaluator.rewrite_plan(self.snapshot, rest, target.attributes))
+            child = applying.rows(self.evaluator.bridge, self.evaluator.live_plan(self.snapshot, rest, target.attributes, ids=True))
             self.job.write(child, alone.outputs, rest, clauses, matched=False)
 
     def inserts(self, numbers: Numbers) -> list[RowBlock]:
@@ -271,7 +271,7 @@ class MergeRun:
 
     def _write_inserts(self, plan: JavaObject) -> RowBlock:
         frame = self.evaluator.bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
-        files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot) if f.num_records]
+        files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot)]
         check_written(self.evaluator, files, self.snapshot)
         return file_block("inserted", self.index, files, origin=inserted_origin(files, self.evaluator.store, fresh_path(self.index)))
 
@@ -332,7 +332,8 @@ class MergeJob:
     def pairs(self, slices: Sequence[Slice], *, inserts: bool) -> None:
         """Applies the MATCHED clauses to the rows of files.  With `inserts`, which no other row can match, the source's other rows are inserted in the same job."""
         bridge, plan = self.evaluator.bridge, self.plan
-        target = self.evaluator.hashed(self.evaluator.rewrite_plan(self.snapshot, slices, plan.target.attributes), plan.target.attributes[-2], plan.from_file)
+        living = self.evaluator.live_plan(self.snapshot, slices, plan.target.attributes, ids=True)
+        target = self.evaluator.hashed(living, plan.target.attributes[-2], plan.from_file)
         source = plan.source.plan(self.evaluator, plan.source_side, plan.session)
         *values, _, position = bridge.list(plan.pairs.outputs)
         outputs = [*values, plan.from_file, position]
@@ -372,7 +373,7 @@ class MergeJob:
         if not self.snapshot.metadata.partition_columns:  # a file for each clause at once, instead of a sort of all rows by clause
             self.plan.session.conf().set("spark.sql.maxConcurrentOutputFileWriters", str(len(clauses) + 2))
         frame = evaluator.bridge.dataframe(evaluator.rewrite_outputs(self.snapshot, outputs, child), evaluator.spark, self.plan.session)
-        written = [(int(a or -1), f) for a, f in write_native(frame, store, self.snapshot, group=ACTION) if f.num_records]
+        written = [(int(a or -1), f) for a, f in write_native(frame, store, self.snapshot, group=ACTION)]
         try:
             self._sort_out(written, clauses, evaluator.paths_by_hash(slices), matched=matched, inserted=inserted)
         except BaseException:

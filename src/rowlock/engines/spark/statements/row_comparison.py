@@ -18,7 +18,7 @@ from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.provenance import Mask
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import catalyst, to_arrow
-from rowlock.engines.spark.driver_rows import read_slice
+from rowlock.engines.spark.driver_rows import read_slice, read_slices
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.computed_columns import recomputed_rows
 from rowlock.limits import limits
@@ -54,11 +54,7 @@ def have_same_rows(left: DataFrame, right: DataFrame) -> bool:
 def _on_driver(evaluator: Evaluator, side: Side) -> pa.Table | None:
     """The rows of a side, read to the driver; None where they are many or Arrow cannot read them as Spark would."""
     slices, snapshot = side
-    if sum(len(s.only) if s.only is not None else evaluator.num_rows(s.file) for s in slices) > limits().local_rows:
-        return None
-    parts = [evaluator.rows.read_slice(s, snapshot) for s in slices]
-    tables = [p[0] for p in parts if p is not None]
-    if len(tables) < len(parts):
+    if sum(map(evaluator.rows_to_read, slices)) > limits().local_rows or (tables := read_slices(evaluator, slices, snapshot)) is None:
         return None
     return pa.concat_tables(tables) if tables else pa.table({})
 

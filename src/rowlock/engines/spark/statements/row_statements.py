@@ -41,7 +41,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import predicates as ir
 from rowlock.protocol.column_values import refuse_update
-from rowlock.protocol.deletion_vector import bitmap_of, positions_except
+from rowlock.protocol.deletion_vector import bitmap_of
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
 from rowlock.protocol.intervals import Interval, of_rows
 from rowlock.protocol.schema import ColumnPath
@@ -152,7 +152,7 @@ def run(
     """
     if plan.kind == "delete" and plan.everything:
         ways.whole_files(len(slices))
-        return {s.path: _all_positions(evaluator, s) for s in slices} | {s.path: bitmap_of(at) for s, _, at in held}, []
+        return {s.path: evaluator.live_positions(s) for s in slices} | {s.path: bitmap_of(at) for s, _, at in held}, []
     local, larger = driver_rows.read_small_slices(evaluator, slices, snapshot)
     ways.small_files(local)
     few, scanned = _read_candidates(evaluator, plan, larger, snapshot)
@@ -229,10 +229,6 @@ def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snaps
     return whole if whole is not None else driver_rows.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
 
 
-def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
-    return positions_except(evaluator.num_rows(piece.file), piece.without) if piece.only is None else piece.only
-
-
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Mapping[str, BitMap64]:
     """The positions of deleted rows, 16 bytes for each: one Spark job for the files of each `limits().collected_positions_rows` rows."""
     portions = np.cumsum([evaluator.num_rows(s.file) for s in slices]) // limits().collected_positions_rows
@@ -248,10 +244,9 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
 
 def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
     """A block of many updated rows, which Spark writes as data files of the table, each row with its origin beside it."""
-    child = evaluator.bridge.filter(plan.resolved.condition, evaluator.rewrite_plan(snapshot, slices, plan.relation.attributes))
+    child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, slices, plan.relation.attributes, ids=True))
     frame = evaluator.bridge.dataframe(evaluator.rewrite_outputs(snapshot, plan.resolved.outputs, child), evaluator.spark, plan.session)
     files = [f for _, f in write_native(frame, evaluator.store, snapshot)]
-    files = [f for f in files if f.num_records]
     check_written(evaluator, files, snapshot)
     return file_block("derived", index, files, origin=stored_origin(files, evaluator.store, evaluator.paths_by_hash(slices)))
 

@@ -204,7 +204,7 @@ class Source:
             return evaluator.bridge.local(attributes, rows, self.numbered_schema.json(), session)
         frame = self._stored(evaluator)
         if numbers is not None:
-            wanted = local_frame(evaluator.reading_session, pa.table({_WANTED: pa.array(numbers)}), StructType([StructField(_WANTED, LongType())]))
+            wanted = local_frame(evaluator.reading_session, pa.table({_WANTED: pa.array(numbers)}))
             frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col(_WANTED), "left_semi")
         return evaluator.bound(analyzed(frame), evaluator.bridge.list(attributes))
 

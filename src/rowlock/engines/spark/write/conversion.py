@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import ParquetTable
@@ -127,7 +127,7 @@ def _timestamps(spark: SparkSession, texts: Sequence[str]) -> dict[str, int | No
     """The microseconds since 1970 (UTC) of each text, cast to a timestamp by the session; None for text that it cannot cast."""
     if not texts:
         return {}
-    frame = local_frame(spark, pa.table({"text": sorted(set(texts))}), StructType([StructField("text", StringType())]))
+    frame = local_frame(spark, pa.table({"text": sorted(set(texts))}))
     return {row[0]: row[1] for row in frame.select("text", F.unix_micros(F.col("text").try_cast("timestamp_ltz"))).collect()}
 
 

@@ -23,8 +23,8 @@ from rowlock.boundary.effects import Change, StagedFile
 from rowlock.boundary.row_identity import identities_in
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
+from rowlock.engines.spark.driver_rows import read_slices
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, local_frame, physical_schema, reshaped, table_schema, without_void
 from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
@@ -41,7 +41,8 @@ from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names
 from rowlock.protocol.statistics import has_ambiguous_names
-from rowlock.storage.store import ObjectStore
+from rowlock.storage.store import ObjectStore, discard
+from rowlock.transaction.state.call import settings
 
 
 def file_column(snapshot: Snapshot, name: str) -> Column:
@@ -122,7 +123,7 @@ def write_native(
     values: PartitionValues | None = None,
     max_records: int | None = None,
 ) -> list[tuple[str | None, AddFile]]:
-    """Writes a DataFrame with logical column names and returns (text of `group`, file) for each file.  One Spark job; runs on executors.
+    """Writes a DataFrame with logical column names and returns (text of `group`, file) for each file that has rows.  One Spark job; runs on executors.
 
     group   a column by which the files are split too, and which they do not hold
     within  a folder of the table for files that are not data files, such as _change_data
@@ -155,7 +156,13 @@ def write_native(
         writer = writer.partitionBy(*by)
     writer.parquet(paths.join(spark_root(store), folder))
     written = [_file(store, folder, key, size, by, group, snapshot) for key, size in data_files(store, folder)]
-    return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written]
+    discard(store, (f.path for _, f in written if not f.num_records))
+    return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written if f.num_records]
+
+
+def most_records() -> int | None:
+    """How many rows a file may have by the session's setting; None where it has none."""
+    return int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
 
 
 def data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
@@ -203,22 +210,16 @@ def copy_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsho
             continue
         rows = evaluator.with_ids(found[0], snapshot, functools.partial(identities_in, piece.file, found[1]))
         out[piece.path] = evaluator.rows.write(rows, snapshot) if rows.num_rows else []
-    if large:
-        out.update(_copy_large(evaluator, large, snapshot))
-    return out
+    return out | (_copied_by_spark(evaluator, large, snapshot) if large else {})
 
 
-def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
-    dead = {s.path: evaluator.dead_positions(s) for s in slices}
-    scanner = evaluator.scanner
+def _copied_by_spark(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
+    """`copy_slices`, in one Spark job."""
     number = {s.path: n for n, s in enumerate(slices)}
-    frame = moving_frame(scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path], {_GROUP: (LongType(), lambda f: number[f.path])})
-    grouped = frame.drop(PATH, POSITION)
-    written: list[tuple[str | None, AddFile]] = write_native(grouped, evaluator.store, snapshot, group=_GROUP)
     out: dict[str, list[StagedFile]] = {s.path: [] for s in slices}
-    for group, file in written:
-        if file.num_records:
-            out[slices[int(group or 0)].path].append(StagedFile(file))
+    frame = evaluator.live_frame(snapshot, slices, ids=True, constants={_GROUP: (LongType(), lambda f: number[f.path])})
+    for group, file in write_native(frame, evaluator.store, snapshot, group=_GROUP):
+        out[slices[int(group or 0)].path].append(StagedFile(file))
     return out
 
 
@@ -229,7 +230,7 @@ def write_changes(evaluator: Evaluator, changes: Sequence[Change], snapshot: Sna
         return [cdc_action(s.add) for s in evaluator.rows.write(pa.concat_tables(tables), snapshot, folder=FOLDER)]
     frames = [frame.withColumn(CHANGE_TYPE, F.lit(change.type)) for change in changes for frame in _frames(evaluator, change, snapshot)]
     written = write_native(functools.reduce(DataFrame.unionAll, frames), evaluator.store, snapshot, within=FOLDER)
-    return [cdc_action(f) for _, f in written if f.num_records]
+    return [cdc_action(f) for _, f in written]
 
 
 def _on_driver(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapshot) -> list[pa.Table] | None:
@@ -240,12 +241,9 @@ def _on_driver(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapsh
         return None
     out: list[pa.Table] = []
     for change in changes:
-        for piece in change.slices:
-            found = evaluator.rows.read_slice(piece, snapshot)
-            if found is None:
-                return None
-            out.append(_typed(found[0], change))
-        out += [_typed(logical(table, snapshot), change) for b in change.blocks for table in b.payload.tables]
+        if (read := read_slices(evaluator, change.slices, snapshot)) is None:
+            return None
+        out += [_typed(table, change) for table in (*read, *(logical(table, snapshot) for b in change.blocks for table in b.payload.tables))]
     return out
 
 
