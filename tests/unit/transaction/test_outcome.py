@@ -214,6 +214,23 @@ def test_a_commit_of_which_another_has_written_a_checkpoint_at_once_is_won(kept:
     assert outcome == Committed() and landed(log, version, lambda: data, OURS, outcome)
 
 
+def test_a_new_table_whose_first_file_is_put_again_after_its_checkpoint_is_won() -> None:
+    """I2: with a DynamoDB arbiter others finish version 0, read it and write a checkpoint; then its maker puts the same file (`dynamodb` 170,000,563)."""
+    store = MemoryStore("memory://outcome")
+    world, log = InMemory(store=store), TableLog(store)
+    world.create(schema_string([("k", "long", True)]), (), {})
+    log.write_checkpoint(log.latest())
+    data = store.get(names.commit_key(0))
+    aged(store).put(names.commit_key(0), data)
+    made = log.read_commit(0)
+    assert made is not None and made.txn_id is not None
+    assert landed(log, 0, lambda: data, made.txn_id, Committed())
+    other = data.replace(log.latest().metadata.id.encode(), b"the-table-of-another-that-came-too-late")
+    store.put(names.commit_key(0), other)
+    with pytest.raises(ConcurrentWriteException, match="was cleaned up"):
+        landed(log, 0, lambda: other, made.txn_id, Committed())
+
+
 class UnclearDisk(SystemCalls):
     """A network disk, at version 3: the sync of the folder fails once; or the link is done and denied, and the comparison of the two names fails."""
 

@@ -136,7 +136,7 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str
     ours, after = commits.get(version), commits.get(version + 1, checkpoints.get(version))  # others may have written a checkpoint of it at once
     if covered >= version and ours is None:  # deleted by a cleanup: before others saw it, or after
         raise unknown(txn_id, log.table, version)
-    if covered >= version and ours is not None and (after is None or after.modified_ms < ours.modified_ms):
+    if covered >= version and ours is not None and (after is None or after.modified_ms < ours.modified_ms) and not (version == 0 and _makes_table(log)):
         raise _cleaned_up(log, max(covered, *commits), version) if sure else unknown(txn_id, log.table, version)
     if before is None and (0 <= covered < version - 1 or covered < 0 < version):
         raise CorruptLog(
@@ -145,6 +145,12 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str
             version=version,
             file=names.commit_key(version),
         )
+
+
+def _makes_table(log: TableLog) -> bool:
+    """Whether version 0 has made the table that readers see.  Its time does not show that: with an arbiter, its file may be put again after others have read it."""
+    made = log.read_commit(0)
+    return made is not None and made.metadata is not None and made.metadata.id == log.latest().metadata.id
 
 
 def _is_in_log(log: TableLog, head: Snapshot) -> bool:
