@@ -51,8 +51,8 @@ class Definition:
         stamped, append_only = self._is_true("delta.enableInCommitTimestamps"), self._is_true("delta.appendOnly")
         self._protocol, self._metadata = commit.protocol or self._protocol, commit.metadata or self._metadata
         assert self._protocol is not None and self._metadata is not None, "version 0 has both"
-        wrong = [f"protocol: version {commit.version} lacks {feature}" for feature in sorted(self._needed()) if not _supports(self._protocol, feature)]
-        if not _supports(self._protocol, "rowTracking"):
+        wrong = [f"protocol: version {commit.version} lacks {feature}" for feature in sorted(self._needed()) if not supports(self._protocol, feature)]
+        if not supports(self._protocol, "rowTracking"):
             self._without_ids = commit.version
         wrong += self._unlisted(commit)
         if commit.info is not None and commit.info.operation in CHANGES and not (commit.adds or commit.removes or commit.txns or commit.metadata):
@@ -83,7 +83,7 @@ class Definition:
         return [
             f"protocol: version {commit.version} lacks {name}, which {min(files)} uses"
             for name, files in held.items()
-            if files and not _supports(self._protocol, name)
+            if files and not supports(self._protocol, name)
         ]
 
     def _is_true(self, name: str) -> bool:
@@ -99,7 +99,7 @@ class Definition:
         return out
 
 
-def _supports(protocol: Protocol, feature: str) -> bool:
+def supports(protocol: Protocol, feature: str) -> bool:
     if protocol.writer_features is not None:
         return feature in protocol.writer_features
     return feature in LEGACY and protocol.min_writer_version >= LEGACY[feature]

@@ -17,6 +17,7 @@ from rowlock.protocol.actions import Commit
 from rowlock.protocol.names import commit_key
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
+from rowlock_simulation.altered import Defined, changed_otherwise, refused_without_reason
 from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.feed import Bag, Feed, VersionRows
@@ -85,6 +86,7 @@ class Verdict:
         self.shown: list[VersionRows] = []
         """What each version shows to streams."""
         self.columns: list[tuple[str, ...]] = []
+        self._defined: list[Defined] = []
         self._ids = RowIds()
         self._definition = Definition()
         self._feed: Feed | None = None
@@ -117,6 +119,8 @@ class Verdict:
             self.shown.append(VersionRows(raw.bag(), raw.bag_of(raw.came), any(r.data_change for r in commit.removes), self._feed))
             self._serve(serial, states, commit)
             states.append(serial.state())
+            self._defined.append(Defined(*self.folded.definition(number), states[-1][0]))
+            self._check_definition(commit)
             self.bags.append(self.shown[-1].rows)
             self.columns.append(tuple(raw.stored_as))
             self._check_feed(number)
@@ -145,6 +149,13 @@ class Verdict:
             if o.status == "committed"
         ]
         return bool(strays)
+
+    def _check_definition(self, commit: Commit) -> None:
+        """A commit changes the definition as its action was asked, and in nothing else."""
+        done = [o.action for t in commit.txn_ids if (o := self._of_txn.get(t)) is not None]
+        if commit.version and commit.info is not None and len(done) == len(commit.txn_ids) == 1:
+            wrong = changed_otherwise(done[0], str(commit.info.operation), *self._defined[-2:])
+            self.violations += [f"definition: in version {commit.version} {wrong}"] if wrong else []
 
     def _check_feed(self, version: int) -> None:
         """The change data feed of a version is what it differs in from the one before."""
@@ -243,7 +254,7 @@ class Verdict:
                 self.violations.append(f"I2: {o.name} was told that it is version {o.done.committed}, and is in {at or 'none'}")
             if o.status in ("failed", "nothing") and at and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
-            if o.status == "failed" and without_reason(self._plan, o):
+            if o.status == "failed" and (without_reason(self._plan, o) or refused_without_reason(o.action, o.error, self._met(o))):
                 self.violations.append(f"{o.name} failed without a reason: {o.detail}")
             if self._fails_by_others(o):
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
@@ -252,6 +263,12 @@ class Verdict:
         self._check_steps()
         self._check_progress()
         self._check_numbers()
+
+    def _met(self, o: Outcome) -> Sequence[Defined]:
+        """The versions that an action may have met, by what had been acknowledged when it began and what was there when it ended."""
+        known = max((p.done.committed or 0 for p in self._outcomes if p.ended_at <= o.began_at and p.on_table == o.on_table), default=0)
+        there = self._history.committed_us
+        return [d for version, d in enumerate(self._defined) if version >= known and there.get(commit_key(version), 0) <= o.until_us]
 
     def _check_numbers(self) -> None:
         """No number of an identity column is given to two, whatever became of their rows."""

@@ -28,6 +28,8 @@ class Outcome:
     began_at: int = 0
     ended_at: int = 0
     """The scheduling points between which it happened."""
+    until_us: int = 0
+    """When it ended, in virtual microseconds."""
 
     @property
     def name(self) -> str:

@@ -228,6 +228,7 @@ def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None
         outcome.ends("failed", done, e)
     except Exception as e:  # noqa: BLE001 - judged
         outcome.ends("broke", done, e)
+    outcome.until_us = scheduler.now_us
     scheduler.note(f"{outcome.actor}.{outcome.action.number} {outcome.status} {outcome.detail}")
 
 

@@ -119,25 +119,20 @@ class SerialTable:
 
     def _new(self, row: Row) -> Row:
         if self.generated:
-            row = {**row, **{name: self._value(sql, row, None) for name, sql in self.generated.items()}}
+            row = {**row, **{name: value_of(sql, row, None) for name, sql in self.generated.items()}}
         for name in self.not_null:
             if row[name] is None:
                 raise ConstraintViolated(f"{name} is null")
         for sql in self.checks:
-            if self._value(sql, row, None) is not True:
+            if value_of(sql, row, None) is not True:
                 raise ConstraintViolated(f"{sql} is not true of {row}")
         return row
 
-    def _value(self, sql: str, target: Row | None, source: Row | None) -> Any:
-        named = [(alias, row) for alias, row in (("t", target), ("s", source)) if row is not None]
-        scope = tuple(Relation(alias, tuple(row)) for alias, row in named)
-        return _compiled(sql, scope)([row for _, row in named])
-
     def _true(self, sql: str | None, target: Row | None, source: Row | None = None) -> bool:
-        return sql is None or self._value(sql, target, source) is True
+        return sql is None or value_of(sql, target, source) is True
 
     def _set(self, row: Row, assignments: Iterable[tuple[str, str]], target: Row, source: Row | None = None) -> Row:
-        new = {column.removeprefix("t."): self._value(sql, target, source) for column, sql in assignments}
+        new = {column.removeprefix("t."): value_of(sql, target, source) for column, sql in assignments}
         after = self._new({**row, **new})
         self._changed(row, after)
         return after
@@ -148,7 +143,7 @@ class SerialTable:
 
     def _merge(self, merge: Merge) -> list[Row]:
         source = [dict(zip(merge.columns, r, strict=True)) for r in merge.rows]
-        hits = [[n for n, s in enumerate(source) if self._value(merge.on, t, s) is True] for t in self.rows]
+        hits = [[n for n, s in enumerate(source) if value_of(merge.on, t, s) is True] for t in self.rows]
         matched = merge.of("matched")
         lenient = not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
         if not lenient and any(len(h) > 1 for h in hits):
@@ -178,11 +173,18 @@ class SerialTable:
         for clause in clauses:
             if self._true(clause.condition, None, source):
                 given = clause.assignments or tuple((c, f"s.{c}") for c in self.columns)
-                values = {c: self._value(sql, None, source) for c, sql in given}
+                values = {c: value_of(sql, None, source) for c, sql in given}
                 new = self._new({c: values.get(c, self.defaults.get(c)) for c in self.columns})
                 self._changed(None, new)
                 return new
         return None
+
+
+def value_of(sql: str, target: Row | None, source: Row | None = None) -> Any:
+    """The value of an expression over a row of the table (t), a row of a source (s), or a pair of them."""
+    named = [(alias, row) for alias, row in (("t", target), ("s", source)) if row is not None]
+    scope = tuple(Relation(alias, tuple(row)) for alias, row in named)
+    return _compiled(sql, scope)([row for _, row in named])
 
 
 def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:

@@ -113,6 +113,12 @@ class Folded:
         files = {add.key: add.size_bytes for add in self._files.values()}
         self._versions.append((files, {app: step.version for app, step in self._steps.items()}, self._metadata, self._protocol))
 
+    def definition(self, version: int) -> tuple[Metadata, Protocol]:
+        """Metadata and protocol of a version."""
+        _, _, metadata, protocol = self._versions[version]
+        assert metadata is not None and protocol is not None
+        return metadata, protocol
+
     def differences(self, snapshot: Snapshot) -> Sequence[str]:
         """What a snapshot says other than the log."""
         files, steps, metadata, protocol = self._versions[snapshot.version]

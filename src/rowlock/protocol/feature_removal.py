@@ -144,10 +144,16 @@ def feature_to_drop(protocol: Protocol, name: str, table: str) -> str:
     if spelled not in REMOVALS:
         text = f"Feature {spelled} cannot be dropped, by delta-spark neither: it is part of what the table's columns and properties are"
         raise refusal(text, spelled, "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE", feature=spelled)
-    if needs := sorted(f.name for f in FEATURES if f.needs == spelled and f.name in listed):
-        text = f"Feature {spelled} cannot be dropped: {needs[0]} needs it"
-        raise refusal(text, spelled, "DELTA_FEATURE_DROP_DEPENDENT_FEATURE", feature=spelled, dependentFeatures=", ".join(needs))
+    check_not_needed(protocol, spelled, table)
     return spelled
+
+
+def check_not_needed(protocol: Protocol, name: str, table: str) -> None:
+    """Raises StatementRefused where the protocol lists a feature that needs this one."""
+    listed = reader_features(protocol) | writer_features(protocol)
+    if needs := sorted(f.name for f in FEATURES if f.needs == name and f.name in listed):
+        condition = named("DELTA_FEATURE_DROP_DEPENDENT_FEATURE", feature=name, dependentFeatures=", ".join(needs))
+        raise StatementRefused(f"Feature {name} cannot be dropped: {needs[0]} needs it", what=name, table=table, condition=condition)
 
 
 def check_truncation(name: str, truncate: bool, table: str) -> None:

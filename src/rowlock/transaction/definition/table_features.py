@@ -117,6 +117,8 @@ def _take_row_ids(head: Snapshot) -> HeadActions | None:
 
 
 def _without_domains(head: Snapshot) -> HeadActions | None:
+    """Removes all metadata domains.  Raises StatementRefused where another writer has begun to use a feature that keeps its own in one."""
+    feature_removal.check_not_needed(head.protocol, "domainMetadata", head.table)
     return HeadActions(domains=tuple(replace(d, removed=True) for d in head.domains.values())) if head.domains else None
 
 
@@ -216,6 +218,7 @@ def _downgrade(head: Snapshot, feature: str, *, guarded: bool) -> HeadActions:
         text = f"Feature {feature} cannot be dropped: another writer changed the table meanwhile ({'it was dropped' if feature not in listed else found}); run it again"
         condition = named("DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL", concurrentCommit=head.version)
         raise StatementRefused(text, what=feature, table=head.table, condition=condition)
+    feature_removal.check_not_needed(head.protocol, feature, head.table)
     protocol, changes = feature_removal.without_feature(head.protocol, feature), dict.fromkeys(removal.loses)
     if guarded:
         protocol = features.with_feature(protocol, feature_removal.CHECKPOINT_PROTECTION)

@@ -209,3 +209,15 @@ def test_the_steps_of_deltas_own_test(tmp_path: Path) -> None:
     assert condition_of(lambda: drop("__invalid_feature__")) == "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"
     assert condition_of(lambda: drop("vacuumProtocolCheck")) == "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"
     assert condition_of(lambda: drop("appendOnly")) == "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"
+
+
+@pytest.mark.parametrize(("operation", "condition"), [("Domain Metadata Cleanup", "DEPENDENT_FEATURE"), ("DROP FEATURE", "CONFLICT_REVALIDATION_FAIL")])
+def test_domain_metadata_stays_where_another_writer_begins_to_track_rows(tmp_path: Path, before_commit: Any, operation: str, condition: str) -> None:
+    """I6: the domain with the highest row id went, and ids were given again (`s3` 170,003,385)."""
+    state = made(tmp_path, **{"delta.feature.domainMetadata": "supported"})
+    before_commit(operation, lambda: table_features.set_properties(state, ArrowEngine(state.store), {"delta.enableRowTracking": "true"}))
+    assert condition_of(lambda: drop_feature(state, "domainMetadata", no_rows)) == f"DELTA_FEATURE_DROP_{condition}"
+    assert features(state) == {*PLAIN, "domainMetadata", "rowTracking"}
+    rowlock.append(str(tmp_path), numbers(3))
+    bases = sorted(f.base_row_id for f in state.refresh().files.adds() if f.base_row_id is not None)
+    assert bases == [0, 2]
