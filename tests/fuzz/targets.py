@@ -93,7 +93,7 @@ def _look_at(snapshot: Snapshot) -> None:
                 typed[field.name] = partition_values.parse_stored(add.partition_values[field.physical_name], field.type, "UTC")
         stats = add.parsed_stats()
         for path, _ in snapshot.schema.leaves():
-            bounds.bounds_of(path, typed, stats, snapshot.schema)
+            bounds.bounds_in_files(path, [typed], [stats], snapshot.schema)
         statistics.widened(add.stats, add.num_records)
         if add.deletion_vector is not None and add.deletion_vector.is_inline:
             _use(dv.read_inline(add.deletion_vector))
@@ -183,7 +183,7 @@ def stats(data: bytes) -> None:
         statistics.widened(text, 3)
     if isinstance(parsed, dict):
         for path, _ in schema.leaves():
-            bounds.bounds_of(path, {}, parsed, schema)
+            bounds.bounds_in_files(path, [{}], [parsed], schema)
 
 
 def schema(data: bytes) -> None:

@@ -22,7 +22,7 @@ from rowlock.protocol import clustering, column_mapping, row_tracking, schema as
 from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.column_mapping import MODE
 from rowlock.protocol.feature_removal import COLUMN_MAPPING, DELETION_VECTORS, TYPE_WIDENING, has_type_changes, without_type_changes
-from rowlock.protocol.properties import validate_properties, validate_together
+from rowlock.protocol.properties import is_true, validate_properties, validate_together
 from rowlock.transaction.definition import creation, table_features
 from rowlock.transaction.definition.head_commit import HeadActions, StagedFiles, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
@@ -76,7 +76,7 @@ def _unmapped(head: Snapshot, properties: Mapping[str, str], unset: Collection[s
     """The head's metadata without column mapping, and with the properties.  Raises SchemaMismatch, StatementRefused, InvalidInput."""
     configuration = {k: v for k, v in {**head.metadata.configuration, **properties}.items() if k not in unset}
     validate_together(configuration, head.table, given=properties)
-    if row_tracking.asks_for_tracking(configuration):
+    if is_true(configuration, row_tracking.ENABLED):
         text = "Column mapping cannot be turned off while rows keep their ids, which files that are written again would lose: set delta.enableRowTracking=false first"
         raise StatementRefused(text, what="turning off column mapping", table=head.table)
     schemas.check_characters(head.schema, head.table, schemas.REMOVING_MAPPING)

@@ -195,12 +195,19 @@ class CommitInfo:
         value = self.raw.get("rowlock")
         return value if isinstance(value, dict) else None
 
+    def listed(self, name: str) -> list[dict[str, Any]]:
+        """The objects in a list of Rowlock's own record; empty where there is no such list."""
+        found = (self.rowlock or {}).get(name)
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    def versions(self, name: str, key: str) -> list[tuple[str, int]]:
+        """(table's path, version under `key`) for each object in a list of Rowlock's own record."""
+        return [(r["table"], r[key]) for r in self.listed(name) if isinstance(r.get("table"), str) and isinstance(r.get(key), int)]
+
     @property
     def together(self) -> list[tuple[str, int]]:
         """The versions of the transaction over several tables that this commit is part of, by the tables' paths; empty for any other commit."""
-        record = (self.rowlock or {}).get("tables")
-        rows = [r for r in record if isinstance(r, dict)] if isinstance(record, list) else []
-        return [(r["table"], r["version"]) for r in rows if isinstance(r.get("table"), str) and isinstance(r.get("version"), int)]
+        return self.versions("tables", "version")
 
 
 def _text(value: Any) -> str | None:
@@ -246,9 +253,7 @@ class Commit:
     @property
     def txn_ids(self) -> frozenset[str]:
         """The txnIds that this version committed: its writer's, and those of the members of a group commit."""
-        record = (self.info.rowlock if self.info else None) or {}
-        listed = record.get("members")
-        members = [m.get("txn_id") for m in listed if isinstance(m, dict)] if isinstance(listed, list) else []
+        members = [m.get("txn_id") for m in self.info.listed("members")] if self.info else []
         return frozenset(t for t in (self.txn_id, *members) if isinstance(t, str))
 
     @property

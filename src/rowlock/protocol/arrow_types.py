@@ -57,27 +57,27 @@ def is_variant(type_: pa.DataType) -> bool:
     return type_ == VARIANT and (type_.field("metadata").metadata or {}).get(b"variant") == b"true"
 
 
-def to_arrow_type(type_: DataType, *, physical: bool = False) -> pa.DataType:
-    """The Arrow type that holds a column of a Delta type; with `physical`, struct fields have their names in data files."""
+def to_arrow_type(type_: DataType) -> pa.DataType:
+    """The Arrow type that holds a column of a Delta type."""
     if isinstance(type_, PrimitiveType):
         return _TO_ARROW[type_.name]
     if isinstance(type_, DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, StructType):
-        return pa.struct([_to_field(f, physical) for f in type_.fields])
+        return pa.struct([_to_field(f) for f in type_.fields])
     if isinstance(type_, ArrayType):
-        return pa.list_(pa.field("element", to_arrow_type(type_.element, physical=physical), type_.contains_null))
-    value = pa.field("value", to_arrow_type(type_.value, physical=physical), type_.value_contains_null)
-    return pa.map_(pa.field("key", to_arrow_type(type_.key, physical=physical), False), value)
+        return pa.list_(pa.field("element", to_arrow_type(type_.element), type_.contains_null))
+    value = pa.field("value", to_arrow_type(type_.value), type_.value_contains_null)
+    return pa.map_(pa.field("key", to_arrow_type(type_.key), False), value)
 
 
-def _to_field(f: StructField, physical: bool) -> pa.Field:
-    return pa.field(f.physical_name if physical else f.name, to_arrow_type(f.type, physical=physical), f.nullable or f.type == PrimitiveType(VOID))
+def _to_field(f: StructField) -> pa.Field:
+    return pa.field(f.name, to_arrow_type(f.type), f.nullable or f.type == PrimitiveType(VOID))
 
 
-def to_arrow(schema: StructType, *, physical: bool = False) -> pa.Schema:
-    """The Arrow schema of a table; with `physical`, columns have their names in data files."""
-    return pa.schema([_to_field(f, physical) for f in schema.fields])
+def to_arrow(schema: StructType) -> pa.Schema:
+    """The Arrow schema of a table."""
+    return pa.schema([_to_field(f) for f in schema.fields])
 
 
 def from_arrow_type(type_: pa.DataType) -> DataType:

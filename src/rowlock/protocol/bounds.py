@@ -111,12 +111,6 @@ def _for_number(value: Any, *, is_float: bool) -> Any:
     return None if is_float and abs(value) > _EXACT_EVERYWHERE else value
 
 
-def bounds_of(column: ColumnPath, partition_values: Mapping[str, Any], stats: Mapping[str, Any], schema: StructType) -> Bounds | None:
-    """The bounds of a column in one file; None if nothing is known of it."""
-    found = bounds_in_files(column, [partition_values], [stats], schema)
-    return None if found is None else found[0]
-
-
 def bounds_in_files(column: ColumnPath, values: Sequence[Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], schema: StructType) -> list[Bounds] | None:
     """The bounds of a column in each of some files, by their typed partition values and statistics; None for a column that is not there."""
     found, path = schema.resolve(column), schema.physical_path(column)

@@ -6,6 +6,7 @@ A damaged vector raises CorruptLog and is never read as an empty one (I5, I9).
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 from array import array
@@ -27,8 +28,11 @@ MAGIC_PORTABLE = 1681511377
 MAGIC_NATIVE = 1681511376
 FILE_FORMAT_VERSION = 1
 
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_DIGIT = {c: i for i, c in enumerate(_ALPHABET)}
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_BASE85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+"""The digits of Z85, and those of `base64.b85encode`, which differs from it in them alone."""
+_TO_Z85 = bytes.maketrans(_BASE85, _Z85)
+_TO_BASE85 = bytes(_BASE85[_Z85.index(c)] if c in _Z85 else 32 for c in range(256))
 _UUID_CHARACTERS = 20
 _PORTION = 1 << 20
 """Positions that are added to a bitmap at a time."""
@@ -73,30 +77,16 @@ def file_path(uuid: UUID, prefix: str = "") -> str:
 
 def z85_encode(data: bytes) -> str:
     """The bytes as Z85 text, padded with zeros to a multiple of 4 bytes."""
-    padded = data + b"\0" * (-len(data) % 4)
-    out: list[str] = []
-    for (word,) in struct.iter_unpack(">I", padded):
-        digits = []
-        for _ in range(5):
-            word, digit = divmod(word, 85)
-            digits.append(_ALPHABET[digit])
-        out.extend(reversed(digits))
-    return "".join(out)
+    return base64.b85encode(data, pad=True).translate(_TO_Z85).decode()
 
 
 def z85_decode(text: str, size_bytes: int) -> bytes:
     """The first `size_bytes` bytes of a decoded Z85 text; raises CorruptLog."""
     if len(text) % 5 or len(text) // 5 * 4 < size_bytes:
         raise CorruptLog(f"a Z85 text of {len(text)} characters cannot hold {size_bytes} bytes")
-    words = []
     try:
-        for i in range(0, len(text), 5):
-            word = 0
-            for c in text[i : i + 5]:
-                word = word * 85 + _DIGIT[c]
-            words.append(word)
-        return struct.pack(f">{len(words)}I", *words)[:size_bytes]
-    except (KeyError, struct.error) as e:
+        return base64.b85decode(text.encode().translate(_TO_BASE85))[:size_bytes]
+    except ValueError as e:
         raise CorruptLog(f"a deletion vector in the log is not valid Z85 text: {text[:40]!r}") from e
 
 
@@ -181,9 +171,9 @@ def pack_vectors(vectors: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, in
     return bytes(body), places
 
 
-def on_disk(uuid: UUID, place: tuple[int, int], cardinality: int, prefix: str = "") -> DeletionVectorDescriptor:
+def on_disk(uuid: UUID, place: tuple[int, int], cardinality: int) -> DeletionVectorDescriptor:
     """The descriptor of a vector in the file with id `uuid`, at an (offset, size) that `pack_vectors` returned."""
-    return DeletionVectorDescriptor("u", prefix + z85_encode(uuid.bytes), place[0], place[1], cardinality)
+    return DeletionVectorDescriptor("u", z85_encode(uuid.bytes), place[0], place[1], cardinality)
 
 
 def living_mask(num_rows: int, dead: BitMap64, file: str, table: str) -> np.ndarray:

@@ -35,6 +35,7 @@ class DeltaProperty:
                ignored  it can be set and has nothing to do here, for the reason in `says`
     says       what Rowlock does, as a sentence; of a refused one also what is done instead
     least      the smallest whole number
+    feature    for the treatment "feature"
     """
 
     name: str
@@ -44,6 +45,7 @@ class DeltaProperty:
     least: int = 0
     choices: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    feature: str = ""
 
     def problem(self, value: str) -> str | None:
         """Why the property cannot be set to this value, as a phrase for an error; None if it can."""
@@ -99,7 +101,8 @@ def _refused(name: str, says: str, *only: str) -> DeltaProperty:
 
 
 def _of_feature(name: str, feature: str) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", "boolean", "feature", f"true needs the feature {feature}, which Rowlock does not write; tables with it can be read")
+    text = f"true needs the feature {feature}, which Rowlock does not write; tables with it can be read"
+    return DeltaProperty(f"delta.{name}", "boolean", "feature", text, feature=feature)
 
 
 _ICEBERG = "Rowlock writes no Iceberg metadata and does not keep to what Iceberg needs of the files"

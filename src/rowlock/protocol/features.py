@@ -31,7 +31,7 @@ from rowlock.protocol.column_values import (
     problem_of as identity_problem_of,
 )
 from rowlock.protocol.constraints import checks_of, has_constraints
-from rowlock.protocol.delta_properties import FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
+from rowlock.protocol.delta_properties import DELTA_PROPERTIES, FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.paths import scheme_of
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within
@@ -121,13 +121,7 @@ _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "no column but of type void": lambda metadata, schema: bool(schema.fields) and type_names(schema) == {VOID},
 }
 """Features that prevent writing only while the table uses them, each with the test for that."""
-_ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
-    "icebergCompatV1": _property_on("delta.enableIcebergCompatV1"),
-    "icebergCompatV2": _property_on("delta.enableIcebergCompatV2"),
-    "icebergCompatV3": _property_on("delta.enableIcebergCompatV3"),
-    "icebergWriterCompatV1": _property_on("delta.enableIcebergWriterCompatV1"),
-    "materializePartitionColumns": _property_on("delta.enableMaterializePartitionColumnsFeature"),
-}
+_ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {p.feature: _property_on(p.name) for p in DELTA_PROPERTIES.values() if p.treatment == "feature"}
 """Features that a property activates even where the protocol does not list them; unlike those above, listing them alone prevents writing too."""
 
 

@@ -85,26 +85,24 @@ def closes(table_id: str) -> SetTransaction:
 
 
 def prepared_in(commit: Commit) -> Prepared | None:
-    """What a P says; None for any other commit, and for one that cannot be understood."""
-    said = ((commit.info.rowlock if commit.info else None) or {}).get("prepared")
+    """The content of a P; None for any other commit, and for one that cannot be parsed."""
+    record = ((commit.info.rowlock if commit.info else None) or {}).get("prepared")
     try:
-        return Prepared(commit.version, **{**said, "home": Home(**said["home"])})  # type: ignore[dict-item,index]
+        return Prepared(commit.version, **{**record, "home": Home(**record["home"])})  # type: ignore[dict-item,index]
     except (KeyError, TypeError):
         return None
 
 
 def closed_in(commit: Commit) -> str | None:
     """The id of the transaction whose P a version closes; None for any other commit."""
-    said = ((commit.info.rowlock if commit.info else None) or {}).get("closed")
-    found = said.get("txn_id") if isinstance(said, dict) else None
+    record = ((commit.info.rowlock if commit.info else None) or {}).get("closed")
+    found = record.get("txn_id") if isinstance(record, dict) else None
     return found if isinstance(found, str) else None
 
 
 def prepared_by(commit: Commit) -> list[tuple[str, int]]:
     """Of a C: the tables that its transaction had prepared, and the versions of the Ps; empty for any other commit."""
-    said = ((commit.info.rowlock if commit.info else None) or {}).get("decided")
-    rows = [r for r in said if isinstance(r, dict)] if isinstance(said, list) else []
-    return [(r["table"], r["prepared"]) for r in rows if isinstance(r.get("table"), str) and isinstance(r.get("prepared"), int)]
+    return commit.info.versions("decided", "prepared") if commit.info else []
 
 
 def relative_place(table: str, other: str) -> str | None:

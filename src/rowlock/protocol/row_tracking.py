@@ -42,11 +42,6 @@ class MaterializedColumns:
         return self.row_id, self.commit_version
 
 
-def asks_for_tracking(configuration: Mapping[str, str]) -> bool:
-    """Whether `delta.enableRowTracking` is on."""
-    return is_true(configuration, ENABLED)
-
-
 def assigns(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether every added file must get row ids: the feature is listed and not suspended."""
     return FEATURE in writer_features(protocol) and not is_true(metadata.configuration, SUSPENDED)
@@ -54,7 +49,7 @@ def assigns(protocol: Protocol, metadata: Metadata) -> bool:
 
 def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether row tracking is enabled: rows keep their ids, and readers may query them."""
-    return assigns(protocol, metadata) and asks_for_tracking(metadata.configuration)
+    return assigns(protocol, metadata) and is_true(metadata.configuration, ENABLED)
 
 
 def materialized_columns(protocol: Protocol, metadata: Metadata) -> MaterializedColumns | None:
@@ -66,7 +61,7 @@ def materialized_columns(protocol: Protocol, metadata: Metadata) -> Materialized
 
 def with_column_names(configuration: Mapping[str, str], new_id: Callable[[], str]) -> dict[str, str]:
     """The properties with names for the materialized columns, if row tracking is on; existing names stay.  `new_id` returns a new UUID."""
-    if not asks_for_tracking(configuration):
+    if not is_true(configuration, ENABLED):
         return dict(configuration)
     return {**{key: prefix + new_id() for key, prefix in _NAME_PREFIXES.items()}, **configuration}
 

@@ -19,6 +19,7 @@ from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import (
+    INTEGER_BITS,
     TYPE_CHANGES,
     VOID,
     ArrayType,
@@ -37,7 +38,6 @@ from rowlock.protocol.schema import (
 Widening = Callable[[DataType, DataType], bool]
 """Whether a column of one type may be widened to another."""
 
-_WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
@@ -57,14 +57,12 @@ def is_wider(actual: DataType, wanted: DataType) -> bool:
 def _is_wider_number(actual: str, wanted: DataType) -> bool:
     if actual == "float":
         return wanted == PrimitiveType("double")
-    width = _WIDTH.get(actual)
-    if width is None:
+    bits = INTEGER_BITS.get(actual)
+    if bits is None:
         return False
     if isinstance(wanted, DecimalType):
         return wanted.precision - wanted.scale >= _DIGITS[actual]
-    if not isinstance(wanted, PrimitiveType):
-        return False
-    return width <= _WIDTH.get(wanted.name, {"double": 4, "float": 2}.get(wanted.name, 0))
+    return isinstance(wanted, PrimitiveType) and bits <= {**INTEGER_BITS, "double": 32, "float": 16}.get(wanted.name, 0)
 
 
 def same_shape(a: DataType, b: DataType) -> bool:
@@ -79,7 +77,7 @@ def may_become(old: DataType, new: DataType) -> bool:
     """Whether ALTER COLUMN may widen a column of one type to another: whole numbers, decimals, byte, short or int to double or a decimal of 10 digits, and date
     to timestamp_ntz."""
     if isinstance(new, DecimalType) and isinstance(old, PrimitiveType):
-        return old.name in _WIDTH and new.precision - new.scale >= (
+        return old.name in _DIGITS and new.precision - new.scale >= (
             20 if old.name == "long" else 10
         )  # the decimals as which Parquet's readers take these types
     if isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType) and new.name in ("double", "float"):

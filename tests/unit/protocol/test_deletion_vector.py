@@ -58,7 +58,7 @@ def test_known_examples() -> None:
     relative = dv.DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
     assert relative.path == f"ab/deletion_vector_{UID}.bin"
     assert relative.unique_id == "uab^-aqEH.-t@S}K{vb[*k^@4"
-    assert dv.on_disk(UID, (4, 40), 6, "ab") == relative
+    assert "ab" + dv.on_disk(UID, (4, 40), 6).path_or_inline_dv == relative.path_or_inline_dv
     absolute = dv.DeletionVectorDescriptor("p", "s3://mytable/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin", 4, 40, 6)
     assert absolute.path == absolute.path_or_inline_dv
     inline = dv.DeletionVectorDescriptor("i", "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None, 44, 6)
@@ -91,8 +91,9 @@ def test_damage_is_named() -> None:
     for data in (b"", b"1234", struct.pack("<i", 7) + b"\0" * 8, struct.pack("<i", dv.MAGIC_PORTABLE) + b"\xff" * 20):
         with pytest.raises(CorruptLog):
             dv.deserialize(data)
-    with pytest.raises(CorruptLog):
-        dv.z85_decode("~~~~~", 4)
+    for text in ("~~~~~", "_0000", "é0000", "#####"):  # no digits of Z85, or more than four bytes hold
+        with pytest.raises(CorruptLog):
+            dv.z85_decode(text, 4)
 
 
 def test_a_vector_that_spark_wrote() -> None:

@@ -127,10 +127,10 @@ def _is_claimed(path: ColumnPath, stats: dict[str, object], head: Snapshot) -> b
 
 def _contradiction(path: ColumnPath, type_: DataType, values: pa.ChunkedArray, stats: dict[str, object], head: Snapshot, tight: bool) -> str | None:
     """How live values contradict the statistics, as a reader interprets these; None if they do not."""
-    known = bounds.bounds_of(path, {}, stats, head.schema)
-    physical = head.schema.physical_path(path)
-    if known is None or physical is None:
+    found, physical = bounds.bounds_in_files(path, [{}], [stats], head.schema), head.schema.physical_path(path)
+    if found is None or physical is None:
         return None
+    (known,) = found
     nulls, stated = values.null_count, bounds.lookup(stats.get("nullCount"), physical)
     if tight and isinstance(stated, int) and stated != nulls:
         return f"{nulls:,} nulls, its statistics say {stated:,}"

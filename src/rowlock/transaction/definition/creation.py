@@ -334,7 +334,7 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
         if is_true(properties, MANIFESTS) and (marked := next((f.path for f in head.files.adds() if f.deletion_vector is not None), None)):
             text = f"{MANIFESTS} needs files without deletion vectors, and {marked} has one: REORG TABLE ... APPLY (PURGE) writes such files anew"
             raise StatementRefused(text, what=MANIFESTS, table=head.table, condition=no_manifests("EXISTING", head.table))
-        if row_tracking.asks_for_tracking(configuration) and not row_tracking.is_enabled(head.protocol, head.metadata):
+        if is_true(configuration, row_tracking.ENABLED) and not row_tracking.is_enabled(head.protocol, head.metadata):
             _check_row_ids(head)
         return column_mapping.with_changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
 

@@ -36,7 +36,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import feature_removal, features, names, row_tracking
 from rowlock.protocol.actions import Protocol, RemoveFile
 from rowlock.protocol.features import check_writable, writer_features
-from rowlock.protocol.properties import PROTECTION, TRUNCATION
+from rowlock.protocol.properties import PROTECTION, TRUNCATION, is_true
 from rowlock.protocol.row_tracking import FEATURE as ROW_TRACKING
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
@@ -270,7 +270,7 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
     """
     creation.check_properties(properties, state.store.root)
     head = state.refresh()
-    if row_tracking.asks_for_tracking(properties) and not row_tracking.is_enabled(head.protocol, head.metadata):
+    if is_true(properties, row_tracking.ENABLED) and not row_tracking.is_enabled(head.protocol, head.metadata):
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
         check_writable(
             creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root
