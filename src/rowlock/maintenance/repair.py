@@ -27,11 +27,10 @@ from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.contents import Contents, contents_of, read_contents, row_ids
 from rowlock.maintenance.check.finding import KINDS
 from rowlock.maintenance.check.log import Versions, steps
-from rowlock.parquet.physical import Doubtful, file_schema, nullable_schema, relabelled
+from rowlock.parquet.physical import Doubtful, file_schema, relabelled, rows_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol import names, row_tracking, statistics
 from rowlock.protocol.actions import AddFile, RemoveFile
-from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
@@ -266,7 +265,7 @@ def recomputed(store: ObjectStore, head: Snapshot, add: AddFile) -> str | None:
     leaves = head.stats_leaves()
     stored = {path[0] for path, _ in leaves}
     logical = [f.name for f in head.schema.fields if f.name not in head.partition_columns and ({f.name, f.physical_name} & stored)]
-    every = nullable_schema(to_arrow(head.schema))
+    every = rows_schema(head)
     try:
         rows = read_file(store, add, head, pa.schema([every.field(n) for n in logical]))
         return statistics.from_arrow(relabelled(rows, file_schema(head, logical)), leaves, text_characters=head.properties.stats_text_characters)

@@ -193,7 +193,7 @@ def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms
     removed = removed_since(log, head, horizon)
     needed = needed_paths(head, [r for r in removed.entries if (r.deletion_timestamp_ms or 0) >= horizon])
     partitions = {f.physical_name for f in head.schema.fields if f.name in head.metadata.partition_columns}
-    nested = tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
+    nested = folders_of_tables(listed)
     garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _is_deletable(m, partitions) and not m.key.startswith(nested)]
     is_dated = removed.is_complete or not (removed.is_redefined or not _is_within_own(head, retention_ms))
     if is_dated and not only_known:
@@ -201,6 +201,11 @@ def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms
     known = paths_of(head, removed.entries)
     proven = [m for m in garbage if m.key in known or m.key.startswith(f"{FOLDER}/")]
     return proven, 0 if is_dated else len(garbage) - len(proven)
+
+
+def folders_of_tables(listed: Iterable[ObjectMeta]) -> tuple[str, ...]:
+    """The folders of other tables inside this one's, each with a slash at its end, by the files of their logs."""
+    return tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
 
 
 def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention: bool) -> int:

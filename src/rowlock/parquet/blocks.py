@@ -18,9 +18,9 @@ from pyroaring import BitMap64
 from rowlock.boundary.effects import Kind, RowBlock
 from rowlock.boundary.provenance import Mask, Origin
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.physical import nullable_schema
+from rowlock.parquet.physical import nullable_type, rows_schema
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow, to_arrow_type
+from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.schema import StructField, StructType
 
@@ -67,7 +67,7 @@ def file_block(kind: Kind, statement: int, files: Sequence[AddFile], origin: Ori
 
 def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Renames and casts rows to the table's logical schema, with every column nullable."""
-    wanted = nullable_schema(to_arrow(snapshot.schema))
+    wanted = rows_schema(snapshot)
     return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)
 
 
@@ -100,7 +100,7 @@ def _matching_field(before: StructType, field: StructField) -> StructField | Non
 
 
 def _nullable(field: StructField) -> pa.DataType:
-    return nullable_schema(pa.schema([pa.field("x", to_arrow_type(field.type))])).field(0).type
+    return nullable_type(to_arrow_type(field.type))
 
 
 def _column(column: Any, old: StructField, new: StructField) -> Any:

@@ -18,11 +18,10 @@ from rowlock.conditions import named
 from rowlock.exceptions import ConstraintViolated, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, columns_in, file_schema, names_in_files, nullable_schema, relabelled, spelled_as
+from rowlock.parquet.physical import Doubtful, columns_in, file_schema, names_in_files, relabelled, rows_schema, spelled_as
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol import char_varchar
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.constraints import Check, Undecided, checks_of, parsed
@@ -112,7 +111,7 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
 
 def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table:
     """Columns of a file under the table's own names; null where the file lacks one, which is older than it or has the type void."""
-    own = nullable_schema(to_arrow(snapshot.schema))
+    own = rows_schema(snapshot)
     with open_parquet(store, file.path, file.size_bytes) as source:
         try:
             given = columns_in(source.schema_arrow, snapshot, names)

@@ -24,13 +24,12 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.curves import Order, arranged
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, nullable_schema
+from rowlock.parquet.physical import Doubtful, rows_schema
 from rowlock.parquet.reading import DataFile
 from rowlock.parquet.row_ids import held_ids, with_identities
 from rowlock.parquet.variants import has_variant
 from rowlock.parquet.writing import stored_rows, write_portions
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, living_mask
 from rowlock.storage.store import ObjectStore, discard
 from rowlock.threads import side_by_side
@@ -116,7 +115,7 @@ class _Mover:
         self._columns = columns_of(snapshot)
         self.values = dict(inputs[0].file.partition_values) if inputs else {}
         assert all(s.file.partition_values == self.values for s in inputs), "a bin lies within one partition"
-        self._wanted = pa.schema([f for f in nullable_schema(to_arrow(snapshot.schema)) if f.name not in snapshot.partition_columns])
+        self._wanted = pa.schema([f for f in rows_schema(snapshot) if f.name not in snapshot.partition_columns])
         if any(has_variant(f.type) for f in self._wanted):
             raise Doubtful("variants are shredded as the session's settings say", "variants")
         if all(pa.types.is_null(f.type) for f in self._wanted):

@@ -6,14 +6,14 @@ or copied once where names of nested fields change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.arrow_types import is_variant, to_arrow_type
+from rowlock.protocol.arrow_types import is_variant, to_arrow, to_arrow_type
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType
@@ -58,21 +58,27 @@ def _arrow_type(t: DataType, of_file: bool) -> pa.DataType:
     return to_arrow_type(t)
 
 
+def rows_schema(snapshot: Snapshot) -> pa.Schema:
+    """The Arrow schema of rows under the table's columns, all nullable."""
+    return nullable_schema(to_arrow(snapshot.schema))
+
+
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
     """The schema with all columns and nested fields nullable, because Arrow cannot cast a null struct that has non-nullable fields."""
-    return pa.schema([pa.field(f.name, _nullable_type(f.type), True) for f in schema])
+    return pa.schema([pa.field(f.name, nullable_type(f.type), True) for f in schema])
 
 
-def _nullable_type(t: pa.DataType) -> pa.DataType:
+def nullable_type(t: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType] = lambda t: t) -> pa.DataType:
+    """The type with all that is in it nullable, but for keys of maps; each type in it that is not nested is changed by `leaf`."""
     if is_variant(t):
         return t
     if pa.types.is_struct(t):
-        return pa.struct([pa.field(f.name, _nullable_type(f.type), True) for f in t])
+        return pa.struct([pa.field(f.name, nullable_type(f.type, leaf), True) for f in t])
     if pa.types.is_list(t):
-        return pa.list_(pa.field(t.value_field.name, _nullable_type(t.value_type), True))
+        return pa.list_(pa.field(t.value_field.name, nullable_type(t.value_type, leaf), True))
     if pa.types.is_map(t):
-        return pa.map_(pa.field(t.key_field.name, _nullable_type(t.key_type), False), pa.field(t.item_field.name, _nullable_type(t.item_type), True))
-    return t
+        return pa.map_(pa.field(t.key_field.name, nullable_type(t.key_type, leaf), False), pa.field(t.item_field.name, nullable_type(t.item_type, leaf), True))
+    return leaf(t)
 
 
 def without_void(table: pa.Table) -> pa.Table:

@@ -17,12 +17,11 @@ from rowlock.caches import COLUMNS, ROWS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, names_in_files, nullable_schema
+from rowlock.parquet.physical import Doubtful, names_in_files, rows_schema
 from rowlock.parquet.reading import logical_rows, read_file
 from rowlock.parquet.variants import has_variant
 from rowlock.parquet.writing import write_rows
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, living_mask
 from rowlock.storage.store import ObjectStore
@@ -52,7 +51,7 @@ class Rows:
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns; None where Spark must read the file."""
         cached = self.cache.get(_key(file, snapshot))
-        wanted = nullable_schema(to_arrow(snapshot.schema))
+        wanted = rows_schema(snapshot)
         if cached is not None and cached.schema.equals(wanted):
             return cached
         table = self._read(file, snapshot, wanted, None)
@@ -63,7 +62,7 @@ class Rows:
     def read_positions(self, file: AddFile, positions: np.ndarray[Any, Any], snapshot: Snapshot) -> pa.Table | None:
         """The rows at sorted physical positions, reading only the row groups that hold them; None where Spark must read the file."""
         cached = self.cache.get(_key(file, snapshot))
-        wanted = nullable_schema(to_arrow(snapshot.schema))
+        wanted = rows_schema(snapshot)
         if cached is not None and cached.schema.equals(wanted):
             return cached.take(pa.array(positions))
         return self._read(file, snapshot, wanted, positions)
@@ -89,7 +88,7 @@ class Rows:
         """
         of_file, stored = _key(file, snapshot), names_in_files(snapshot)
         keys = {n: (*of_file, stored[n]) for n in names}
-        wanted = nullable_schema(to_arrow(snapshot.schema))
+        wanted = rows_schema(snapshot)
         found = {n: self.columns.get(keys[n]) for n in names}
         missing = [
             n for n, column in found.items() if column is None or column.schema.field(0).type != wanted.field(n).type
@@ -127,7 +126,7 @@ class Rows:
         for add, rows in write_rows(self.store, table, snapshot, folder=folder):
             if not folder and not any(has_variant(f.type) for f in rows.schema):
                 self.cache.put(
-                    _key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema)))
+                    _key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, rows_schema(snapshot))
                 )  # as they will be read: an empty partition value is null
             out.append(StagedFile(add))
         return out

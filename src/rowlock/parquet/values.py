@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowlock.parquet.physical import nullable_type
 from rowlock.protocol.char_varchar import Bound, Inner
 
 
@@ -48,20 +49,12 @@ def _plain_value(one: pa.ChunkedArray) -> Any:
 
 
 def bare_type(t: pa.DataType) -> pa.DataType:
-    """The type with integers for dates and times and bytes for text, so that Python can hold every value."""
-    if pa.types.is_timestamp(t):
-        return pa.int64()
-    if pa.types.is_date32(t):
-        return pa.int32()
-    if pa.types.is_string(t):
-        return pa.binary()
-    if pa.types.is_struct(t):
-        return pa.struct([f.with_type(bare_type(f.type)) for f in t])
-    if pa.types.is_list(t):
-        return pa.list_(t.value_field.with_type(bare_type(t.value_type)))
-    if pa.types.is_map(t):
-        return pa.map_(t.key_field.with_type(bare_type(t.key_type)), t.item_field.with_type(bare_type(t.item_type)))
-    return t
+    """The type, nullable, with integers for dates and times and bytes for text, so that Python can hold every value."""
+    return nullable_type(t, _bare_leaf)
+
+
+def _bare_leaf(t: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(t) else pa.int32() if pa.types.is_date32(t) else pa.binary() if pa.types.is_string(t) else t
 
 
 Parts = Callable[[Any], Any] | Mapping[str, Any] | Sequence[Any] | None

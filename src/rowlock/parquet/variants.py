@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rowlock.parquet.physical import Doubtful, nullable_schema
+from rowlock.parquet.physical import Doubtful
 from rowlock.parquet.values import Parts, bare_type, with_changed_parts
 from rowlock.protocol.arrow_types import VARIANT, is_variant
 
@@ -70,7 +70,7 @@ def _value_and_metadata(array: pa.StructArray) -> pa.Array:
     if array.type.get_field_index("typed_value") < 0:
         values, metadata = array.field("value"), array.field("metadata")
     else:
-        rows = array.cast(nullable_schema(pa.schema([pa.field("v", bare_type(array.type))])).field(0).type).to_pylist()
+        rows = array.cast(bare_type(array.type)).to_pylist()
         rebuilt = [(None, None) if row is None else _rebuilt(row, array.type) for row in rows]
         values, metadata = (pa.array([pair[n] for pair in rebuilt], pa.binary()) for n in (0, 1))
     return pa.StructArray.from_arrays([values, metadata], fields=list(VARIANT), mask=array.is_null())

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from rowlock import clock, threads
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.physical import file_schema, names_in_files, nullable_schema, relabelled, without_void
+from rowlock.parquet.physical import file_schema, names_in_files, relabelled, rows_schema, without_void
 from rowlock.parquet.values import stored_values
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import CALENDAR, to_arrow
+from rowlock.protocol.arrow_types import CALENDAR
 from rowlock.protocol.schema import DataType
 from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.store import ObjectStore
@@ -148,7 +148,7 @@ def _new_path(values: PartitionValues, snapshot: Snapshot, folder: str | None = 
 
 def stored_rows(data: pa.Table, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
     """Rows as data files hold them, with columns by physical name; and under the table's columns.  Columns that are not the table's stay as they are."""
-    schema = nullable_schema(to_arrow(snapshot.schema))
+    schema = rows_schema(snapshot)
     own = [n for n in data.column_names if n in schema.names and not pa.types.is_null(schema.field(n).type)]
     own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
     stored = without_void(relabelled(own_rows, file_schema(snapshot, own)))

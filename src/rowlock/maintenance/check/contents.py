@@ -18,16 +18,15 @@ from rowlock import progress
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.check.finding import Finding, finding, of_files, of_versions, spans
+from rowlock.maintenance.check.finding import Finding, finding, first_line, of_files, of_versions, spans
 from rowlock.maintenance.check.log import Step
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, nullable_schema
+from rowlock.parquet.physical import Doubtful, rows_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol import bounds, paths, row_tracking, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.change_feed import CHANGE_TYPE
-from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.deletion_vector import living_mask, positions_except
 from rowlock.protocol.schema import ColumnPath, DataType
 from rowlock.storage.store import ObjectStore
 from rowlock.threads import side_by_side
@@ -72,14 +71,14 @@ def contents_of(store: ObjectStore, head: Snapshot, add: AddFile) -> Contents:
             num_rows = int(source.metadata.num_rows)
         dead = Vectors(store).stored(add)
     except UNREADABLE as e:
-        return Contents(add, unreadable=(str(e).splitlines() or [type(e).__name__])[0])
+        return Contents(add, unreadable=first_line(e))
     wrong = list(_wrong_counts(add, num_rows, dead))
     try:
         wrong += _wrong_statistics(store, head, add, num_rows, dead)
     except (Doubtful, UnsupportedFeature) as e:
         return Contents(add, tuple(wrong), not_judged=str(e), num_rows=num_rows, cardinality=len(dead))
     except UNREADABLE as e:
-        return Contents(add, tuple(wrong), unreadable=(str(e).splitlines() or [type(e).__name__])[0], num_rows=num_rows, cardinality=len(dead))
+        return Contents(add, tuple(wrong), unreadable=first_line(e), num_rows=num_rows, cardinality=len(dead))
     return Contents(add, tuple(wrong), num_rows=num_rows, cardinality=len(dead))
 
 
@@ -101,10 +100,8 @@ def _wrong_statistics(store: ObjectStore, head: Snapshot, add: AddFile, num_rows
     stats = add.parsed_stats()
     if not any(stats.get(k) for k in ("minValues", "maxValues", "nullCount")):
         return
-    every = nullable_schema(to_arrow(head.schema))
-    alive = np.ones(num_rows, dtype=np.bool_)
-    marked = bitmap_to_numpy(dead)
-    alive[marked[marked < num_rows]] = False
+    every = rows_schema(head)
+    alive = living_mask(num_rows, dead & positions_except(num_rows), add.path, head.table)
     tight = add.deletion_vector is None and stats.get("tightBounds") is not False
     leaves: dict[str, list[tuple[ColumnPath, DataType]]] = {}
     for path, leaf in head.schema.leaves():
@@ -112,7 +109,7 @@ def _wrong_statistics(store: ObjectStore, head: Snapshot, add: AddFile, num_rows
             leaves.setdefault(path[0], []).append((path, leaf.type))
     for name, of_column in leaves.items():
         rows = read_file(store, add, head, pa.schema([every.field(name)]))
-        live = rows.filter(pa.array(alive)) if len(marked) else rows
+        live = rows.filter(pa.array(alive)) if dead else rows
         for path, type_ in of_column:
             values = statistics.leaf_values(live, path)
             if values is not None and (why := _contradiction(path, type_, values, stats, head, tight)):
@@ -245,7 +242,7 @@ class Feeds:
         try:
             off = _difference(store, step.before, step)
         except (*UNREADABLE, Doubtful, UnsupportedFeature) as e:
-            self.not_compared[step.version] = (str(e).splitlines() or [type(e).__name__])[0]
+            self.not_compared[step.version] = first_line(e)
             return
         self.compared += 1
         if off:
@@ -289,22 +286,16 @@ def _signed(rows: pa.Table, sign: int) -> pa.Table:
     return rows.append_column(_SIGN, pa.repeat(pa.scalar(sign, pa.int64()), rows.num_rows))
 
 
-def _wanted(snapshot: Snapshot) -> pa.Schema:
-    return nullable_schema(to_arrow(snapshot.schema))
-
-
 def _live(store: ObjectStore, file: AddFile, snapshot: Snapshot) -> pa.Table:
-    rows = read_file(store, file, snapshot, _wanted(snapshot), time_zone="UTC")
-    mask = np.ones(rows.num_rows, dtype=np.bool_)
-    mask[bitmap_to_numpy(Vectors(store).of(file))] = False
-    return rows.filter(pa.array(mask))
+    rows = read_file(store, file, snapshot, rows_schema(snapshot), time_zone="UTC")
+    return rows.filter(pa.array(living_mask(rows.num_rows, Vectors(store).of(file), file.path, snapshot.table)))
 
 
 def _changes(store: ObjectStore, action: AddCdcFile, snapshot: Snapshot) -> tuple[pa.Table, pa.ChunkedArray]:
     """The rows of a change data file, and the kind of change of each."""
     raw = action.raw
     file = AddFile(paths.decode(raw["path"], snapshot.table), raw.get("partitionValues") or {}, raw["size"], 0, False, None)
-    rows = read_file(store, file, snapshot, _wanted(snapshot), time_zone="UTC")
+    rows = read_file(store, file, snapshot, rows_schema(snapshot), time_zone="UTC")
     with open_parquet(store, file.path, file.size_bytes) as source:
         kinds = source.read(columns=[CHANGE_TYPE]).column(CHANGE_TYPE)
     return rows, kinds

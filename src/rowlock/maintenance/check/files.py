@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.check.finding import Finding, finding, of_files
+from rowlock.maintenance.check.finding import Finding, finding, first_line, of_files
 from rowlock.maintenance.check.log import Step
-from rowlock.maintenance.vacuum import paths_of
+from rowlock.maintenance.vacuum import folders_of_tables, paths_of
 from rowlock.protocol import names, paths
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.open import locate
@@ -92,7 +92,7 @@ def _footer_problem(places: Places, add: AddFile) -> _Problem | None:
     try:
         rows = _rows_in(*place, add.size_bytes)
     except (pa.ArrowInvalid, OSError, NotFound, struct.error) as e:
-        return add.path, f"cannot be read: {(str(e).splitlines() or [''])[0]}"
+        return add.path, f"cannot be read: {first_line(e)}"
     if add.num_records is not None and rows != add.num_records:
         return add.path, f"{rows:,} rows, its statistics say {add.num_records:,}"
     if add.deletion_vector and add.deletion_vector.cardinality > rows:
@@ -188,7 +188,7 @@ class NamedFiles:
         """One note about all files that the log does not name, if there are any."""
         own = (f"{names.LOG_DIRECTORY}/", f"{names.ROWLOCK_DIRECTORY}/")
         listed = [m for m in store.list(recursive=True) if not m.key.startswith(own)]
-        nested = tuple({m.key.split("/_delta_log/", 1)[0] + "/" for m in listed if "/_delta_log/" in m.key})
+        nested = folders_of_tables(listed)
         unnamed = [m for m in listed if m.key not in self._named and not m.key.startswith(nested) and m.key.endswith((".parquet", ".bin"))]
         if unnamed:
             text = (
