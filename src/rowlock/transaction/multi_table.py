@@ -212,20 +212,14 @@ def _put(parts: Sequence[Part], wait: Wait) -> list[Over] | None:
         return [Over(None)] * len(parts)
     if common_arbiter([part.state.store for part in parts]) is None:
         return two_phase.put(parts, wait)
-    writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
+    writing, only_read = two_phase.written(parts)
+    if not writing:
+        return [Over(None)] * len(parts)
     versions = {part: part.head.version + 1 for part in writing}
     if len(writing) + len(only_read) > 1:
         record = [{"table": p.path, "id": p.head.metadata.id, "version": v} for p, v in versions.items()]
         for part in writing:
             part.record = {"tables": record}
-    for part in writing:
-        with part.watch.time("write"):
-            part.write()
-        part.phase("written")
-    for part in only_read:
-        part.attempt.attempts += 1
-    if not writing:
-        return [Over(None)] * len(parts)
     asked = _asked(writing, only_read)
     for part in writing:
         part.phase("before_put")

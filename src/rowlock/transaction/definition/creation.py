@@ -33,7 +33,7 @@ from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import current_observer, reached
 from rowlock.transaction.state.proposal import Single
-from rowlock.transaction.state.receipt import Receipt, Stopwatch
+from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
 _MOST_COLUMNS = 4
@@ -116,12 +116,11 @@ class NewTable(Single):
     """Version 0 of a table; `actions` are those of `serialize_commit`, `info` is its commitInfo."""
 
     options = Options(lane=False)  # there is no table yet that others could wait for
-    read, head, read_version = None, None, -1
+    read = head = None
 
     def __init__(self, state: SharedState, info: dict[str, Any], actions: dict[str, Any], metrics: dict[str, int]) -> None:
-        self.state, self._info, self._actions, self._metrics = state, info, actions, metrics
-        self.txn_id: str = info["txnId"]
-        self.watch, self.attempts = Stopwatch(clock.monotonic_s), 0
+        super().__init__(state, -1, info["txnId"])
+        self._info, self._actions, self._metrics = info, actions, metrics
 
     def look(self, *, in_lane: bool) -> None:
         """Raises TableExists where another writer took version 0."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
-from rowlock import clock, progress
+from rowlock import progress
 from rowlock.conflict import rules
 from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, InvalidInput, RowlockError
 from rowlock.log.snapshot import Snapshot
@@ -26,7 +26,7 @@ from rowlock.transaction.state import phases
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer, reached
 from rowlock.transaction.state.proposal import Over, Single
-from rowlock.transaction.state.receipt import Receipt, Stopwatch
+from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.waiting.lease_line import LeaseLine
 
@@ -122,14 +122,14 @@ class HeadCommit(Single):
         replaces: bool,
         observer: Observer | None,
     ) -> None:
-        self.state, self.operation, self.parameters, self._make = state, operation, parameters, make
+        super().__init__(state, -1)
+        self.operation, self.parameters, self._make = operation, parameters, make
         self._judged, self._replaces, self._observer = judged, replaces, observer or current_observer()
-        self.txn_id, self.watch = clock.new_id(), Stopwatch(clock.monotonic_s)
         self.head = state.refresh()
         self._check_writable(self.head)
         self.options = self._resolved(options or Options())
         self.actions: HeadActions | None = None
-        self.rounds = self.attempts = 0
+        self.rounds = 0
         self.read_version = self.head.version
 
     def _resolved(self, options: Options) -> Options:

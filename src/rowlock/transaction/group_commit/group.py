@@ -119,11 +119,10 @@ def guest_metrics(guest: Commit) -> dict[str, int]:
 
 
 def guest_record(guest: Commit) -> dict[str, Any]:
-    raw = guest.info.raw if guest.info else {}
-    record = raw.get("rowlock")
-    read = record.get("read_version") if isinstance(record, dict) else None
-    writer = {"writer": record["writer"]} if isinstance(record, dict) and isinstance(record.get("writer"), dict) else {}
-    return {**record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None), **writer}
+    raw, record = (guest.info.raw, guest.info.rowlock or {}) if guest.info else ({}, {})
+    writer = {"writer": record["writer"]} if isinstance(record.get("writer"), dict) else {}
+    app = guest.txns[0] if guest.txns else None
+    return {**record_of(guest.txn_id, raw.get("operation"), record.get("read_version"), guest_metrics(guest), app), **writer}
 
 
 class Queue:

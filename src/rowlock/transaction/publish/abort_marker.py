@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.proposal import Over, Single
-from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 
 ABORT = "ROWLOCK ABORT"
@@ -21,13 +19,13 @@ class AbortMarker(Single):
     `found` is the commit that contains the transaction, if another process has committed it first.  Its phases and its error the transaction has told itself.
     """
 
+    operation = ABORT
     options = Options(turns=False)  # its writer has failed already and should not make others wait
 
     def __init__(self, state: SharedState, of: str, since: Snapshot) -> None:
-        self.state, self._of, self._since = state, of, since
+        super().__init__(state, since.version)
+        self._of, self._since = of, since
         self.head = self.read = since
-        self.read_version = since.version
-        self.txn_id, self.watch, self.attempts = clock.new_id(), Stopwatch(clock.monotonic_s), 0
         self.found: Commit | None = None
 
     def move_to(self, head: Snapshot) -> Over | None:
@@ -44,8 +42,5 @@ class AbortMarker(Single):
     def commit_file(self) -> bytes:
         """The bytes of the version after the head: a commitInfo that names the aborted transaction."""
         record, began_ms = {"aborted": [self._of]}, self.watch.began_ms
-        info = commit_info(ABORT, {}, self.txn_id, read_version=self.head.version, blind=False, metrics={}, began_ms=began_ms, record=record)
+        info = commit_info(self.operation, {}, self.txn_id, read_version=self.head.version, blind=False, metrics={}, began_ms=began_ms, record=record)
         return bytes_on(self.head, info)
-
-    def receipt(self, version: int | None) -> Receipt:
-        return Receipt(version, self.read_version, self.txn_id, ABORT, attempts=self.attempts)

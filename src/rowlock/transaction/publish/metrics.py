@@ -5,6 +5,7 @@ Metrics are computed from the effects that are committed, not counted while stag
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from rowlock.transaction.state.receipt import Rewritten
 
 def row_counts(txn: Pending) -> dict[str, int]:
     """Numbers of rows updated, deleted, inserted and appended, without rows that rebases dropped."""
-    by_kind = {"derived": 0, "inserted": 0, "appended": 0, "matched": 0}
+    by_kind = Counter[str]()
     for block in txn.effects.blocks:
         by_kind[block.kind] += block.num_rows
     return {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +101,7 @@ def merge(effects: Effects, delta: Delta, winners: Sequence[Commit], *, engine: 
     tombstones = {p: rest for p, ours in effects.tombstones.items() if (rest := ours - hit[p] if p in hit else ours)}
     tombstones = union_by_path(tombstones, touched.after.take(stays).bitmaps())
     assigned = tuple(found for a in effects.assigned if (found := _assigned_at_head(a, touched, stays)) is not None)
-    superseded = _superseded(touched, updated, cells, violating, _Departures(winners, vector_of), engine, known, head)
+    superseded = _superseded(touched, updated, cells, violating, partial(_departed_in, winners, vector_of), engine, known, head)
     return Merged(
         Effects(tombstones, blocks, {}, assigned),
         superseded,
@@ -267,12 +268,19 @@ def _assigned_at_head(assigned: Assigned, touched: _Touched, stays: Mask) -> Ass
 
 
 def _superseded(
-    touched: _Touched, updated: Mask, cells: Mapping[str, Mask], violating: _Violating, departures: _Departures, engine: Engine, known: Snapshot, head: Snapshot
+    touched: _Touched,
+    updated: Mask,
+    cells: Mapping[str, Mask],
+    violating: _Violating,
+    departed_in: Callable[[str, int], int | None],
+    engine: Engine,
+    known: Snapshot,
+    head: Snapshot,
 ) -> tuple[SupersededRow, ...]:
     """One value for each row that winners and this transaction both changed, of the first REPORTED."""
     out: list[SupersededRow] = []
     for n in np.flatnonzero(updated & ~touched.lives)[:REPORTED]:
-        version = departures.version(touched.before.paths[touched.before.file[n]], int(touched.before.position[n]))
+        version = departed_in(touched.before.paths[touched.before.file[n]], int(touched.before.position[n]))
         out.append(SupersededRow(int(touched.ids[n]), "dropped", _columns(cells, n), version, "the row was deleted"))
     changed = np.flatnonzero(touched.changed)[:REPORTED]
     if not len(changed):
@@ -292,21 +300,14 @@ def _superseded(
     return tuple(out)
 
 
-@dataclass(frozen=True, slots=True)
-class _Departures:
-    """Finds the winner that removed a row from its address at the base."""
-
-    winners: Sequence[Commit]
-    vector_of: VectorOf
-
-    def version(self, path: str, position: int) -> int | None:
-        """The version of the first winner after which the row no longer lives at this address; None if there is none."""
-        for winner in self.winners:
-            if any(r.path == path for r in winner.removes):
-                again = next((a for a in winner.adds if a.path == path), None)
-                if again is None or position in self.vector_of(again):
-                    return winner.version
-        return None
+def _departed_in(winners: Sequence[Commit], vector_of: VectorOf, path: str, position: int) -> int | None:
+    """The version of the first winner after which a row no longer lives at this address of the base; None if there is none."""
+    for winner in winners:
+        if any(r.path == path for r in winner.removes):
+            again = next((a for a in winner.adds if a.path == path), None)
+            if again is None or position in vector_of(again):
+                return winner.version
+    return None
 
 
 def _columns(masks: Mapping[str, Mask], row: int) -> tuple[str, ...]:

@@ -81,13 +81,10 @@ def check_rows(txn: Pending, effects: Effects, winners: Sequence[Commit], delta:
     old = _with_keys(engine.sample(lost, None, snapshot=txn.base) if lost else [])
     new = _with_keys(engine.sample(won, None, snapshot=head) if won else [])
     before, after = Counter(t for t, _ in old), Counter(t for t, _ in new)
-    if txn.options.isolation == "snapshot":
-        if before - after:
-            raise _conflict(txn, winners, delta, old, new)
-        return
-    if before != after:
+    of_own_rows = txn.options.isolation == "snapshot"
+    if before - after if of_own_rows else before != after:
         raise _conflict(txn, winners, delta, old, new)
-    if _inserts_change(txn, effects, fresh):
+    if not of_own_rows and _inserts_change(txn, effects, fresh):
         raise _conflict(txn, winners, delta, [], new)
 
 

@@ -113,7 +113,7 @@ class Pending:
         self.txn_id = clock.new_id()
         self.program: list[Statement] = []
         self.staging = Staging()
-        self.watch = Stopwatch(clock.monotonic_s)
+        self.watch = Stopwatch()
         self.files_read: set[str] = set()
         self.reads_table = False
         self.staged_rows: Mapping[str, int] = {}

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rowlock import clock
 from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.state.options import Options
@@ -92,9 +93,13 @@ class Proposal(Committing, Protocol):
 
 
 class Single:
-    """The usual steps of a proposal of one transaction that has nothing left to write, and of whose phases and failures nobody is told."""
+    """The usual steps of a proposal of one transaction that has nothing left to write, whose phases and failures are not reported."""
 
-    attempts: int
+    operation: str
+
+    def __init__(self, state: SharedState, read_version: int, txn_id: str | None = None) -> None:
+        self.state, self.read_version, self.txn_id = state, read_version, txn_id or clock.new_id()
+        self.watch, self.attempts = Stopwatch(), 0
 
     def look(self: Proposal, *, in_lane: bool) -> Snapshot | None:
         return self.state.newest() if in_lane else self.state.refresh()
@@ -111,6 +116,9 @@ class Single:
         if isinstance(outcome, CommitUnknown):
             raise outcome
         return Over(version) if outcome else None
+
+    def receipt(self, version: int | None) -> Receipt:
+        return Receipt(version, self.read_version, self.txn_id, self.operation, attempts=self.attempts)
 
     def phase(self, name: str) -> None:
         pass

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -195,22 +196,17 @@ class Reruns:
 class Stopwatch:
     """Sums seconds by phase.  `began_ms`: when it was made, in milliseconds since the epoch."""
 
-    def __init__(self, now: Any) -> None:
-        self._now, self.seconds, self.began_ms = now, dict[str, float](), clock.now_ms()
+    def __init__(self) -> None:
+        self.seconds, self.began_ms = dict[str, float](), clock.now_ms()
 
     def add(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
-    def time(self, phase: str) -> _Lap:
-        return _Lap(self, phase)
-
-
-class _Lap:
-    def __init__(self, watch: Stopwatch, phase: str) -> None:
-        self._watch, self._phase = watch, phase
-
-    def __enter__(self) -> None:
-        self._start = self._watch._now()
-
-    def __exit__(self, *_: object) -> None:
-        self._watch.add(self._phase, self._watch._now() - self._start)
+    @contextmanager
+    def time(self, phase: str) -> Iterator[None]:
+        """Adds the seconds of a block, also of one that raises."""
+        start_s = clock.monotonic_s()
+        try:
+            yield
+        finally:
+            self.add(phase, clock.monotonic_s() - start_s)

@@ -43,7 +43,6 @@ from rowlock.transaction.publish.file_actions import FileActions, file_actions
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Staging
 from rowlock.transaction.state.proposal import Over, Single
-from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState, Vectors, before_use, state_of
 
 ABORTED, BY_HAND = -1, -2
@@ -206,13 +205,13 @@ class _Marker(AbortMarker):
 class Close(Single):
     """The version that closes a P: with the transaction's data where its home decided in version `word` or it is BY_HAND, without where it is ABORTED."""
 
+    operation = CLOSE
     options = Options(turns=False, lane=False)
 
     def __init__(self, state: SharedState, prepared: Prepared, word: int) -> None:
-        self.state, self._prepared, self._word = state, prepared, word
+        self._prepared, self._word = prepared, word
         self._staged = None if word == ABORTED else _staged_by(state.store, prepared)
-        self.txn_id = clock.new_id() if self._staged is None else prepared.txn_id
-        self.read_version, self.watch, self.attempts = prepared.version, Stopwatch(clock.monotonic_s), 0
+        super().__init__(state, prepared.version, None if self._staged is None else prepared.txn_id)
         self.head: Snapshot = state.newest(settled=False)
         self.read = self.head
 
@@ -262,9 +261,6 @@ class Close(Single):
         if over is not None and self._prepared.post is not None:
             discard(self.state.store, (self._prepared.post,))
         return over
-
-    def receipt(self, version: int | None) -> Receipt:
-        return Receipt(version, self.read_version, self.txn_id, CLOSE, attempts=self.attempts)
 
 
 def _staged_by(store: ObjectStore, prepared: Prepared) -> Commit | None:

@@ -94,13 +94,7 @@ def put(parts: Sequence[Part], wait: Wait) -> list[Over] | None:
 
     `wait`: for "decided" the parts are closed in the background, and those that are written are pending.
     """
-    writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
-    for part in (p for p in writing if p.prepared is None):
-        with part.watch.time("write"):
-            part.write()
-        part.phase("written")
-    for part in (p for p in only_read if p.prepared is None):
-        part.attempt.attempts += 1
+    writing, only_read = written(parts)
     if not writing:
         return [Over(None)] * len(parts)
     home = _home_of(writing)
@@ -122,6 +116,18 @@ def put(parts: Sequence[Part], wait: Wait) -> list[Over] | None:
     closed = threads.side_by_side(lambda p: _closed(p, decided), others, limits().request_threads) if wait == "everywhere" else _begin_to_close(others, decided)
     versions = {home: Over(decided), **{p: Over(None if p in only_read else v, by_another=True) for p, v in zip(others, closed, strict=True)}}
     return [versions.get(part, Over(None)) for part in parts]
+
+
+def written(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+    """Writes the files of the parts that are not prepared yet, and counts the put that follows.  Returns (those that write, those that only read)."""
+    writing, only_read = [p for p in parts if not p.has_nothing], [p for p in parts if p.is_only_read]
+    for part in (p for p in writing if p.prepared is None):
+        with part.watch.time("write"):
+            part.write()
+        part.phase("written")
+    for part in (p for p in only_read if p.prepared is None):
+        part.attempt.attempts += 1
+    return writing, only_read
 
 
 def give_up(parts: Sequence[Part]) -> None:
