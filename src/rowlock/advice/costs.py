@@ -156,14 +156,9 @@ class Costs:
         """Seconds of wasted work per changing commit."""
         return self.repair_s + self.thrown_s
 
-    @property
-    def weighted_lost_s(self) -> float:
-        """`lost_s`, weighted with WORK_WEIGHT."""
-        return WORK_WEIGHT * self.lost_s
-
     def expected(self) -> dict[str, float]:
         """The expected cost of each lock per changing commit, in seconds: weighted lost work plus waiting."""
-        lost = self.weighted_lost_s
+        lost = WORK_WEIGHT * self.lost_s
         out = {"none": lost, "writes": self.by_others * lost + self.wait_s}
         if self.partition_s is not None:
             out["partition"] = self.by_others * lost + self.partition_s

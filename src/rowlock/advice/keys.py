@@ -114,11 +114,7 @@ def compared_paths(predicate: str) -> Iterator[tuple[tuple[str, ...], str | None
 
 def _path(node: object) -> tuple[str, ...] | None:
     """The names of a column reference, outermost first; None for another expression."""
-    if isinstance(node, exp.Column):
-        return tuple(part.name for part in node.parts)
-    if isinstance(node, exp.Dot):
-        return tuple(part.name for part in node.parts)
-    return None
+    return tuple(part.name for part in node.parts) if isinstance(node, (exp.Column, exp.Dot)) else None
 
 
 def _conjunction(text: str) -> str:

@@ -106,9 +106,7 @@ MOST_NAMED = 10
 
 def participants(info: Mapping[str, Any]) -> dict[Writer, int]:
     """The writers of a version that several appends share, each with the number of its appends; empty for every other version."""
-    ours = info.get("rowlock")
-    listed = ours.get("members") if isinstance(ours, Mapping) else None
-    members = [m for m in listed if isinstance(m, Mapping)] if isinstance(listed, list) else []
+    members = [m for m in Fields(info).fields("rowlock").list("members") if isinstance(m, Mapping)]
     return dict(Counter(writer_of({**info, "rowlock": m} if "writer" in m else info) for m in members)) if len(members) > 1 else {}
 
 

@@ -7,6 +7,7 @@ overlay).  At most one file per path is live, and a remove deletes only the (pat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -191,13 +192,8 @@ def _without(base: _Base, mask: _Mask, paths: Sequence[str]) -> _Mask:
 
 
 def _chunks(adds: Iterable[AddFile]) -> Iterator[list[AddFile]]:
-    chunk: list[AddFile] = []
-    for add in adds:
-        chunk.append(add)
-        if len(chunk) == limits().snapshot_chunk_files:
-            yield chunk
-            chunk = []
-    if chunk:
+    left = iter(adds)
+    while chunk := list(islice(left, limits().snapshot_chunk_files)):
         yield chunk
 
 

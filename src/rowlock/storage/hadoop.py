@@ -7,6 +7,7 @@ A commit is a complete, synced file that is renamed to its name: the file system
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,7 +111,6 @@ class HadoopStore(FolderStore):
         return Committed(tag_of(data))
 
     def _write_temporary(self, path: str, parts: Iterable[bytes]) -> str:
-        """A complete file beside `path`, under a name that no listing of the store has."""
         folder, _, name = path.rpartition("/")
         temporary = f"{folder}/.{name}.{clock.new_id()}.tmp"
         try:
@@ -120,20 +120,12 @@ class HadoopStore(FolderStore):
             raise
         return temporary
 
-    def _discard(self, path: str) -> None:
-        try:
-            self.files.delete(path)
-        except OSError:  # it remains for VACUUM, under a name that no reader lists
-            return
+    def _replace(self, source: str, target: str) -> None:
+        self.files.rename(source, target, replace=True)
 
-    def _put(self, key: str, parts: Iterable[bytes]) -> None:
-        path = self._path(key)
-        temporary = self._write_temporary(path, parts)
-        try:
-            self.files.rename(temporary, path, replace=True)
-        except BaseException:
-            self._discard(temporary)
-            raise
+    def _discard(self, path: str) -> None:
+        with suppress(OSError):
+            self.files.delete(path)
 
     def _read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         try:

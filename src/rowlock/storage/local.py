@@ -164,8 +164,7 @@ class LocalStore(FolderStore):
         except OSError as e:
             return self._after_failed_link(temporary, path, e)
         finally:
-            with contextlib.suppress(OSError):
-                self.system.unlink(temporary)
+            self._discard(temporary)
         try:
             self._sync_directory(os.path.dirname(path))
         except OSError as e:
@@ -201,12 +200,19 @@ class LocalStore(FolderStore):
                     view = view[self.system.write(descriptor, view) :]
             self.system.fsync(descriptor)
         except BaseException:
-            with contextlib.suppress(OSError):
-                self.system.unlink(temporary)
+            self._discard(temporary)
             raise
         finally:
             self.system.close(descriptor)
         return temporary
+
+    def _replace(self, source: str, target: str) -> None:
+        self.system.replace(source, target)
+        self._sync_directory(os.path.dirname(target))
+
+    def _discard(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            self.system.unlink(path)
 
     def _make_folders(self, folder: str) -> None:
         """Creates a folder and its missing parents, each durable: a commit must not be lost with its folder."""
@@ -235,17 +241,6 @@ class LocalStore(FolderStore):
             self.system.fsync(descriptor)
         finally:
             self.system.close(descriptor)
-
-    def _put(self, key: str, parts: Iterable[bytes]) -> None:
-        path = self._path(key)
-        temporary = self._write_temporary(path, parts)
-        try:
-            self.system.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self.system.unlink(temporary)
-            raise
-        self._sync_directory(os.path.dirname(path))
 
     def _read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         try:

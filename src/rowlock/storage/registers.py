@@ -19,7 +19,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from rowlock import arguments
 from rowlock.exceptions import InvalidInput
@@ -94,7 +94,7 @@ class DynamoDbRegisters:
     def __init__(self, table: str, root: str, options: Mapping[str, str] | None = None) -> None:
         from rowlock.storage.dynamodb.settings import client_of
 
-        self._table, self._root, self._client = table, root, cast(Any, client_of(options))
+        self._table, self._root, self._client = table, root, client_of(options)
 
     def __repr__(self) -> str:
         return f"DynamoDbRegisters({self._table!r}, {self._root!r})"

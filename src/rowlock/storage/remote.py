@@ -16,7 +16,8 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import obstore as obs
 import obstore.exceptions
@@ -28,9 +29,6 @@ from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import check_key
 from rowlock.storage.options import Address, Settings, environment_fingerprint, unknown_name
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Client = S3Store | GCSStore | AzureStore
 _MAX_CLIENTS = 64
@@ -78,16 +76,13 @@ def _s3(address: Address, settings: Settings) -> Client:
 
         provider = Boto3CredentialProvider(boto3.Session(profile_name=settings.profile))
     elif settings.keys is not None:  # set together, so that a session token from the environment is not combined with these keys
-        provider = _static_credentials(*settings.keys)
+        key, secret, token = settings.keys
+        provider = partial(dict, access_key_id=key, secret_access_key=secret, token=token, expires_at=None)
         for name in ("access_key_id", "secret_access_key", "session_token"):
             config.pop(name, None)
     return S3Store(
         address.bucket, prefix=address.prefix, config=config, client_options=_client_options(settings), retry_config=_NO_RETRIES, credential_provider=provider
     )
-
-
-def _static_credentials(access_key: str, secret_key: str, token: str | None) -> Callable[[], dict[str, Any]]:
-    return lambda: {"access_key_id": access_key, "secret_access_key": secret_key, "token": token, "expires_at": None}
 
 
 def _gcs(address: Address, settings: Settings) -> Client:

@@ -196,6 +196,24 @@ class FolderStore(Digested):
         self._put(key, parts())
 
     def _put(self, key: str, parts: Iterable[bytes]) -> None:
+        path = self._path(key)
+        temporary = self._write_temporary(path, parts)
+        try:
+            self._replace(temporary, path)
+        except BaseException:
+            self._discard(temporary)
+            raise
+
+    def _write_temporary(self, path: str, parts: Iterable[bytes]) -> str:
+        """A complete file beside `path`, under a name that no listing of the store has."""
+        raise NotImplementedError
+
+    def _replace(self, source: str, target: str) -> None:
+        """Renames a file, replacing an existing one; durable on return."""
+        raise NotImplementedError
+
+    def _discard(self, path: str) -> None:
+        """Deletes a file; one that cannot be deleted remains for VACUUM, under a name that no reader lists."""
         raise NotImplementedError
 
     @named("read")

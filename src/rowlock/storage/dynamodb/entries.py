@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, InvalidInput
@@ -57,18 +57,8 @@ class _Cancelled(Exception):
         self.reasons = reasons
 
 
-class Client(Protocol):
-    """The methods of boto3's DynamoDB client that are used."""
-
-    def get_item(self, **arguments: Any) -> Any: ...
-    def put_item(self, **arguments: Any) -> Any: ...
-    def delete_item(self, **arguments: Any) -> Any: ...
-    def transact_write_items(self, **arguments: Any) -> Any: ...
-    def query(self, **arguments: Any) -> Any: ...
-    def create_table(self, **arguments: Any) -> Any: ...
-    def describe_table(self, **arguments: Any) -> Any: ...
-    def describe_time_to_live(self, **arguments: Any) -> Any: ...
-    def update_time_to_live(self, **arguments: Any) -> Any: ...
+Client: TypeAlias = Any
+"""boto3's client of DynamoDB, which has no types of its own."""
 
 
 @dataclass(frozen=True, slots=True)

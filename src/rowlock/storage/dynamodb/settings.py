@@ -18,11 +18,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from rowlock import clock, threads
 from rowlock.exceptions import InvalidInput
-from rowlock.storage.dynamodb import settings
 from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Client, raise_for
 
 PROVIDER = "AWS_S3_LOCKING_PROVIDER"
@@ -79,7 +78,7 @@ def _client(arguments: Mapping[str, str], profile: str | None) -> Client:
         raise InvalidInput("DynamoDB (arbiter or leases) needs boto3: pip install 'rowlock[dynamodb]'") from None
     how = Config(connect_timeout=5, read_timeout=10, max_pool_connections=64, retries={"mode": "standard", "total_max_attempts": 4})
     session: Any = Session(profile_name=None if "aws_access_key_id" in arguments else profile)
-    return cast(Client, session.client("dynamodb", config=how, **arguments))
+    return session.client("dynamodb", config=how, **arguments)
 
 
 KEY = {"tablePath": "HASH", "fileName": "RANGE"}
@@ -101,9 +100,9 @@ def create_table(options: Mapping[str, str] | None = None, *, name: str | None =
     Raises InvalidInput if there is a table of that name with another layout, StorageError if DynamoDB refuses,
     ArbiterUnreachable if it does not answer or takes longer than two minutes.
     """
-    client = client or settings.client_of(options)
-    table = name or settings.option(options, settings.TABLE_NAME) or settings.DEFAULT_TABLE_NAME
-    created = ensure_table(client, table, KEY, f"name another with {settings.TABLE_NAME}")
+    client = client or client_of(options)
+    table = name or option(options, TABLE_NAME) or DEFAULT_TABLE_NAME
+    created = ensure_table(client, table, KEY, f"name another with {TABLE_NAME}")
     return CreatedTable(table, created, _enable_expiry(client, table))
 
 
