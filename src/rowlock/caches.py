@@ -120,8 +120,8 @@ class Cache(Generic[V]):
 
     def setdefault(self, key: Hashable, value: V) -> V:
         """Stores a value that two threads may have computed at once; returns the one that was stored first."""
-        kept: V = self._budget.setdefault(self._owner, key, value, self._size_of(value))
-        return kept
+        held: V = self._budget.setdefault(self._owner, key, value, self._size_of(value))
+        return held
 
     def clear(self) -> None:
         """Drops everything that was stored here."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class SystemClock:
-    """Time, sleep, random numbers and ids of the operating system, for any thread; the functions of this module say what each is.  A simulation overrides them all."""
+    """Time, sleep, random numbers and ids of the operating system, for any thread; documented at the functions of this module.  A simulation overrides them all."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -225,7 +225,7 @@ _RAISED_AS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By the name of PySpark's exception: conditions with their SQL states.  Where delta-spark's exception has no class in PySpark, and a Py4JJavaError
-is what its users see, it is SparkRuntimeException, which that exception's Java class stands for."""
+is what its users see, it is SparkRuntimeException, which that exception's Java class maps to."""
 
 STATES: Mapping[str, str] = {name: state for states in _RAISED_AS.values() for name, state in states.items()}
 """The SQL state of each condition."""
@@ -245,7 +245,7 @@ class Condition:
 
     @property
     def raised(self) -> str | None:
-        """The name of PySpark's exception; None where this is no condition of the table (an error of Spark's own, told again)."""
+        """The name of PySpark's exception; None where this is no condition of the table (an error of Spark's own, raised again)."""
         return RAISED.get(self.name.partition(".")[0])
 
 

@@ -13,7 +13,7 @@ def is_installed(package: str) -> bool:
     """Whether a package can be imported; imports nothing."""
     try:
         return find_spec(package) is not None
-    except (ImportError, ValueError):  # ValueError: something stands in its place that is no module
+    except (ImportError, ValueError):  # ValueError: the name is in use for something that is no module
         return False
 
 

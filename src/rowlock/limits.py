@@ -42,7 +42,7 @@ def _share(part: float, *, at_least: int, at_most: int) -> Any:
 class Limits:
     """The limits of a process: from which size on work goes another way, and how much memory caches take.
 
-    Each field says what it limits; the end of its name is the unit: rows, bytes, files, entries.  All are whole numbers of 0 or more, 1 or more where work is
+    Each field documents what it limits; the end of its name is the unit: rows, bytes, files, entries.  All are whole numbers of 0 or more, 1 or more where work is
     done in portions.  By default they fit this machine.
 
     Examples:
@@ -92,7 +92,7 @@ class Limits:
     append_held_bytes: int = 256 * _MB
     """Size of the rows that one append holds before it writes those of the largest partition to a file."""
     stream_kept_bytes: int = 64 * _MB
-    """How much of a stream is kept in memory, in case an append must stage it again."""
+    """Size of the part of a stream that stays in memory, in case an append must stage it again."""
     stream_piece_bytes: int = 32 * _MB
     """An Arrow table is appended in pieces of about this size."""
     whole_object_bytes: int = 256 * _KB
@@ -147,7 +147,7 @@ class Limits:
 
 
 def _in_units(name: str, value: int) -> str:
-    """A comment that says a number of bytes in a unit that is easier to read."""
+    """A comment with a number of bytes in a larger unit."""
     if not name.endswith("_bytes") or value < _KB:
         return ""
     unit, word = (_GB, "GB") if value >= _GB else (_MB, "MB") if value >= _MB else (_KB, "KB")

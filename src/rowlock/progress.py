@@ -5,7 +5,7 @@
         progress.count(3, 40, "bins")
 
 Nothing is shown where standard error is no terminal and no notebook runs the program, with ROWLOCK_PROGRESS=0, and in simulations; a piece of
-work then costs a look at that, and a step nothing.  What is shown decides nothing, and an error in showing it is nobody's.
+work then costs a look at that, and a step nothing.  The display decides nothing, and its errors are suppressed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST = 8
 
 
 class Work:
-    """A piece of work: what it is, the step that it is at, and how much of that is done.  Any thread may say so."""
+    """A piece of work: what it is, the step that it is at, and how much of that is done.  Thread-safe."""
 
     def __init__(self, title: str) -> None:
         self._title, self._step, self._counted, self._done = title, "", "", 0
@@ -181,19 +181,19 @@ def current() -> Work | None:
 
 
 def step(text: str) -> None:
-    """Says which step this thread's piece of work is at now."""
+    """Sets which step this thread's piece of work is at now."""
     if (this := _current.get()) is not None:
         this.step(text)
 
 
 def count(done: int, total: int, unit: str) -> None:
-    """Says how many of how many are done in this step."""
+    """Sets how many of how many are done in this step."""
     if (this := _current.get()) is not None:
         this.count(done, total, unit)
 
 
 def one_more(total: int, unit: str) -> None:
-    """Says that one more of so many is done in this step."""
+    """Counts one more of so many in this step."""
     if (this := _current.get()) is not None:
         this.one_more(total, unit)
 

@@ -52,7 +52,7 @@ class Event(Protocol):
 
 
 class SystemThreads:
-    """The threads and locks of the interpreter; the functions of this module say what each method does.  A simulation overrides them all."""
+    """The threads and locks of the interpreter; documented at the functions of this module.  A simulation overrides them all."""
 
     def __init__(self) -> None:
         self.forget()

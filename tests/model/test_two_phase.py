@@ -670,7 +670,7 @@ def test_a_person_decides_where_the_home_is_gone(bank: Bank, monkeypatch: pytest
     assert prepared is not None and prepared.info is not None
     txn_id = prepared.info.raw["rowlock"]["prepared"]["txn_id"]
     code, said = settle(again(bank)[1], "--txn", txn_id, "--as", outcome)
-    assert code == 2 and "can be read, so nobody else may decide it" in " ".join(said.split())
+    assert code == 2 and "can be read, and it alone decides" in " ".join(said.split())
     shutil.rmtree(bank[0].state.store.root)
     table = again(bank)[1]
     code, said = settle(table)

@@ -42,7 +42,7 @@ def lines() -> Iterator[str]:
         yield f"## {title}\n\n| property | values | what Rowlock does |\n|---|---|---|"
         for p in DELTA_PROPERTIES.values():
             if p.treatment == treatment:
-                yield f"| `{p.name}` | {allowed(p)} | {p.says} |"
+                yield f"| `{p.name}` | {allowed(p)} | {p.description} |"
         yield ""
     yield "`delta.feature.<name>` = `supported` lists a feature in the protocol, and `delta.constraints.<name>` is a CHECK constraint of a new table;"
     yield "for one that is there: `DeltaTable.addFeatureSupport` and `DeltaTable.addConstraint`."

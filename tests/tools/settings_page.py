@@ -55,7 +55,7 @@ def lines() -> Iterator[str]:
         for s in SETTINGS.values():
             if s.effect == effect:
                 at = f" {', '.join(STATEMENTS[w] for w in s.at)} |" if where else ""
-                yield f"| `{s.name}` | {'none' if s.default is None else f'`{s.default}`'} |{at} {s.says} |"
+                yield f"| `{s.name}` | {'none' if s.default is None else f'`{s.default}`'} |{at} {s.description} |"
         yield ""
 
 

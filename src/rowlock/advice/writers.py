@@ -1,4 +1,4 @@
-"""Who wrote a version, and who took part in it: from a commit's commitInfo, in which any field may be missing or invalid.  Pure."""
+"""The writers of a version: from a commit's commitInfo, in which any field may be missing or invalid.  Pure."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def engine_of(info: Fields) -> str:
 
 
 def writer_of(info: Any) -> Writer:
-    """Who wrote a commit, by its commitInfo; other engines name a job, a notebook, a user, or themselves alone."""
+    """The writer of a commit, by its commitInfo; other engines name a job, a notebook, a user, or themselves alone."""
     commit = Fields(info)
     job, notebook = commit.fields("job"), commit.fields("notebook")
     other = job.text("jobName", "jobId") or notebook.text("notebookId") or commit.text("userName") or engine_of(commit)
@@ -101,7 +101,7 @@ def writer_of(info: Any) -> Writer:
 
 
 MOST_NAMED = 10
-"""The most writers that the words name; a group of more says how many others there were."""
+"""The most writers that are named; the others are counted."""
 
 
 def participants(info: Mapping[str, Any]) -> dict[Writer, int]:
@@ -115,8 +115,8 @@ def described(writer: Writer) -> str:
     return f"{writer.application} ({writer.where})" if writer.where else writer.application
 
 
-def told(info: Mapping[str, Any]) -> list[str]:
-    """How many appends share a version, then who made them, the most first; empty for a version of one transaction."""
+def participant_texts(info: Mapping[str, Any]) -> list[str]:
+    """The number of appends that share a version, then their writers, the most first; empty for a version of one transaction."""
     found = sorted(participants(info).items(), key=lambda of: -of[1])
     named, others = found[:MOST_NAMED], found[MOST_NAMED:]
     rest = [f"{sum(n for _, n in others):,} by {count(len(others), 'other writer')}"] if others else []

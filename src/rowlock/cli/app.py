@@ -89,7 +89,7 @@ def command(name: str | None = None, *, of: typer.Typer = app, hidden: bool = Fa
 
 
 def say(text: str | Text, console: Console | None = None, *, markup: bool = False) -> None:
-    """Prints a line as it is: never broken, and a text as markup only if it is said to be."""
+    """Prints a line as it is: never broken, and with markup only where asked for."""
     (console or Console()).print(text, highlight=False, markup=markup, soft_wrap=True)
 
 

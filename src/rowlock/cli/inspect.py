@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 import rowlock
-from rowlock.advice.writers import described, told, writer_of
+from rowlock.advice.writers import described, participant_texts, writer_of
 from rowlock.api.append import opened
 from rowlock.api.to_arrow import count_rows, first_rows
 from rowlock.cli.app import AsJson, Commits, StorageOption, TablePath, app, command, names, plain, say, say_json, storage
@@ -56,7 +56,7 @@ def history_of(
         info = commit.info.raw if commit.info else {}
         metrics = info.get("operationMetrics")
         what = [_metrics(metrics if isinstance(metrics, Mapping) else {}), *_together(commit, log.store.root)]
-        changed = [Text("\n").join(Text(line) for line in what if line), Text("\n").join(map(plain, told(info) or [_by(info)]))]
+        changed = [Text("\n").join(Text(line) for line in what if line), Text("\n").join(map(plain, participant_texts(info) or [_by(info)]))]
         more = [plain(str(info.get("txnId") or ""))] if ids else changed
         table.add_row(str(commit.version), moment(times.get(commit.version)), plain(str(info.get("operation") or "")), *more)
     Console().print(table, crop=False)

@@ -66,5 +66,5 @@ class Snapshot:
 
     def stats_leaves(self) -> list[tuple[ColumnPath, DataType]]:
         """The leaf columns for which statistics are collected, as (physical path, type)."""
-        said = self.properties
-        return indexed_leaves(self.schema, num_indexed=said.num_indexed_columns, stats_columns=said.stats_columns, partition_columns=self.partition_columns)
+        p = self.properties
+        return indexed_leaves(self.schema, num_indexed=p.num_indexed_columns, stats_columns=p.stats_columns, partition_columns=self.partition_columns)

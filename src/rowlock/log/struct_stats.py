@@ -23,7 +23,7 @@ from rowlock.protocol.schema import ColumnPath, DataType, StructField
 from rowlock.protocol.statistics import has_bounds
 
 _EXACT_DIGITS = 15
-"""Decimals of so many digits are told apart by doubles."""
+"""Doubles distinguish decimals of at most this many digits."""
 
 
 def struct_type(leaves: Sequence[tuple[ColumnPath, DataType]]) -> pa.StructType:
@@ -138,7 +138,7 @@ def _null_out_of_range_times(values: pa.Array, earliest: dt.datetime) -> pa.Arra
 
 
 INT96 = pa.timestamp("ms")
-"""What a reader makes of INT96, in which Spark writes instants by default, to tell it from local times."""
+"""The type as which a reader returns INT96, in which Spark writes instants by default, to distinguish it from local times."""
 _LAST = dt.datetime(9999, 12, 30)
 
 

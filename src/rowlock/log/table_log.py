@@ -191,7 +191,7 @@ class TableLog:
         return self.store.put_if_absent(names.commit_key(version), data)
 
     def make_durable(self, version: int) -> None:
-        """Makes a commit that was found in the log durable, before anybody acts on it: who put it may have died before its name was.  Raises StorageError."""
+        """Makes a commit that was found in the log durable, before it is acted upon: its writer may have died before its name was durable.  Raises StorageError."""
         self.store.sync(names.commit_key(version))
 
     def history(self, limit: int | None = None) -> list[Commit]:

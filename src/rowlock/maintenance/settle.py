@@ -1,4 +1,4 @@
-"""Settles what transactions over several tables have left open in a table, for who looks after it: `rowlock settle`."""
+"""Settles what transactions over several tables have left open in a table, for its operator: `rowlock settle`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Settled:
 def settle_all(state: SharedState) -> list[Settled]:
     """Settles what is open in a table, and in those for which its log has decided in its last 100 versions; deletes posts of owners that died before they prepared.
 
-    Waits for the owners as every reader does.  What cannot be settled is told by the value, and raises nothing.
+    Waits for the owners as every reader does.  What cannot be settled is reported in the result, and raises nothing.
     Raises TableNotFound, CorruptLog.
     """
     done = _settled(state)
@@ -53,7 +53,7 @@ def settle_all(state: SharedState) -> list[Settled]:
 
 
 def settle_by_hand(state: SharedState, txn_id: str, outcome: Literal["committed", "aborted"]) -> Settled:
-    """Closes what is open in a table as a person decided, where the log of its home cannot say it any more.
+    """Closes what is open in a table as an operator decided, where the log of its home has lost the decision.
 
     Raises InvalidInput where this transaction is not open here, and where its home can be asked; CorruptLog where what it does here cannot be read.
     """
@@ -73,7 +73,7 @@ def settle_by_hand(state: SharedState, txn_id: str, outcome: Literal["committed"
         prepared = Prepared(version, txn_id, Home("", None, "", version), 0)
     else:
         raise InvalidInput(
-            f"the log of {prepared.home.table}, which decides transaction {txn_id}, can be read, so nobody else may decide it: run the command without --txn and --as",
+            f"the log of {prepared.home.table}, which decides transaction {txn_id}, can be read, and it alone decides: run the command without --txn and --as",
             table=state.store.root,
         )
     assert prepared is not None
@@ -104,7 +104,7 @@ def settled_as(state: SharedState, prepared: Prepared) -> Settled:
 
 
 def _sweep(state: SharedState) -> None:
-    """Deletes the posts that nobody needs any more."""
+    """Deletes the posts that are no longer needed."""
     head = state.look()
     prepared = open_in(state, head)
     discard(state.store, (m.key for m in state.store.list(POSTS) if not is_needed(m.key, head.version, prepared)))

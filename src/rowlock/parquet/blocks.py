@@ -73,8 +73,8 @@ def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
 
 def keep_rows(block: RowBlock[StagedRows], mask: Mask, origin: Origin) -> RowBlock[StagedRows]:
     """The block without the rows where `mask` is False; `origin` is the provenance of all its rows."""
-    kept = block.payload.keep(mask)
-    return replace(block, num_rows=int(mask.sum()), size_bytes=kept.size_bytes, payload=kept, provenance=origin.take(mask))
+    rows = block.payload.keep(mask)
+    return replace(block, num_rows=int(mask.sum()), size_bytes=rows.size_bytes, payload=rows, provenance=origin.take(mask))
 
 
 def living_positions(file: AddFile, dead: Mapping[str, BitMap64]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Checks rows on the driver, without Spark: NOT NULL at any nesting depth, also of data files that were just written, and CHECK constraints.
 
-The latter where `protocol.constraints` says that every engine decides them alike (I9).
+The latter where every engine decides them alike by `protocol.constraints` (I9).
 """
 
 from __future__ import annotations

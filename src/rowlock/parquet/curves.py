@@ -54,7 +54,7 @@ def hilbert_index(places: Sequence[Ints], bits: int) -> Ints:
 
 @functools.cache
 def hilbert_table(directions: int) -> Ints:
-    """The curve as a table: at (state << directions) | corner stands (next state << directions) | number of the corner.
+    """The curve as a table: the entry at (state << directions) | corner is (next state << directions) | number of the corner.
 
     A cube of cells is 2^directions smaller cubes at its corners, which the curve visits in the order of a Gray code; bit n of a
     corner is its place in direction n.  Inside each of them runs the same curve, mirrored and with its directions exchanged

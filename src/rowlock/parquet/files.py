@@ -1,4 +1,4 @@
-"""Opens data files with pyarrow, by name on a local disk, by byte ranges in any other store; and tells which hold what the table no longer has.
+"""Opens data files with pyarrow, by name on a local disk, by byte ranges in any other store; and finds those with dropped columns or former types.
 
 Only the footer and the requested columns are fetched; an object small enough for one request is fetched whole.  Dropped columns are left out by
 REORG ... APPLY (PURGE); types may have been widened since a file was written.
@@ -66,7 +66,7 @@ def files_with_older_types(store: ObjectStore, files: Iterable[AddFile], snapsho
 
 
 def _files(store: ObjectStore, files: Iterable[AddFile], holds: Callable[[list[pa.Field]], bool]) -> list[AddFile]:
-    """Those of the files of whose columns `holds` says yes."""
+    """The files whose columns satisfy `holds`."""
 
     def asked(file: AddFile) -> bool:
         with open_parquet(store, file.path, file.size_bytes) as source:

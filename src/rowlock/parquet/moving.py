@@ -172,9 +172,9 @@ class _Mover:
         with open_parquet(self._store, file.path, file.size_bytes) as source:
             metadata = source.metadata
             mask = living_mask(metadata.num_rows, piece.without or BitMap64(), file.path, root)
-            if (found := int(mask.sum())) != (said := len(self._living[file.path])):
+            if (found := int(mask.sum())) != (expected := len(self._living[file.path])):
                 raise CorruptLog(
-                    f"{file.path} holds other rows than the log says: {found:,}, not {said:,}. See rowlock check; nothing was committed", table=root
+                    f"{file.path} holds other rows than the log says: {found:,}, not {expected:,}. See rowlock check; nothing was committed", table=root
                 )
             opened = DataFile(source, file, self._snapshot, self._wanted, case_sensitive=self._case_sensitive)
             also = [n for n in (self._columns.names if self._columns else ()) if n in source.schema_arrow.names]

@@ -1,6 +1,6 @@
 """Writes rows into new data files, one for each partition, with statistics; they are durable when a call returns.
 
-They are compressed as a write says, else as the table's property, else as the session's setting; with snappy by default.
+The codec is that of the write, else of the table's property, else of the session's setting; by default snappy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _chosen: ContextVar[tuple[str | None, str | None]] = ContextVar("the codecs that
 
 
 def compressing(option: str | None, setting: str | None) -> AbstractContextManager[None]:
-    """The data files of the block are compressed as `option` says, else as their table's property, else as `setting`; None: not given.
+    """Compresses the data files of the block by `option`, else by their table's property, else by `setting`; None: not given.
 
     Raises InvalidInput for an unknown codec.
     """
@@ -215,7 +215,7 @@ def _writer(sink: _Pieces, schema: pa.Schema, snapshot: Snapshot, unlike: _Unlik
 
 
 def _leaves_but(schema: pa.Schema, without: Collection[str]) -> bool | list[str]:
-    """The leaf columns of a file but those of some columns, as pyarrow is told them."""
+    """The leaf columns of a file but those of some columns, in the form that pyarrow takes."""
     return not without or [leaf for leaf in _leaf_names(schema) if not any(leaf == name or leaf.startswith(f"{name}.") for name in without)]
 
 
@@ -266,7 +266,7 @@ def _is_negative_zero(numbers: pa.Array) -> pa.Array:
 
 
 def _has_number(column: Any, which: Callable[[Any], Any]) -> bool:
-    """Whether floating-point numbers of a column, or within its values, are such that `which` says so."""
+    """Whether floating-point numbers of a column, or within its values, satisfy `which`."""
     if isinstance(column, pa.ChunkedArray):
         return any(_has_number(chunk, which) for chunk in column.chunks)
     if pa.types.is_floating(column.type):

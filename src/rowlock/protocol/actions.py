@@ -59,7 +59,7 @@ class AddFile:
 
     @property
     def num_records(self) -> int | None:
-        """The physical number of rows, deleted ones included; None if the statistics do not say."""
+        """The physical number of rows, deleted ones included; None if the statistics lack it."""
         if not self.stats:
             return None
         if first := _NUM_RECORDS_FIRST.match(self.stats):
@@ -186,7 +186,7 @@ class CommitInfo:
 
     @property
     def is_blind_append(self) -> bool:
-        """True only if the writer says so; a writer that does not say may have read the table."""
+        """Whether the writer claims so; without a claim the writer may have read the table."""
         return self.raw.get("isBlindAppend") is True
 
     @property

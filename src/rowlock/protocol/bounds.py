@@ -160,7 +160,7 @@ def _is_count(value: Any) -> bool:
 
 
 def lookup(tree: Any, path: ColumnPath) -> Any:
-    """What statistics say at the path of a leaf column; None where they say nothing."""
+    """The entry of statistics for a leaf column, by its path; None where there is none."""
     for name in path:
         if type(tree) is not dict and not isinstance(tree, Mapping):  # the second is slow
             return None

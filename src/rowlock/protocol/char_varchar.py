@@ -25,7 +25,7 @@ _CHAR = re.compile(r"\bchar(?=\s*\()", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many characters a string has: exactly (`char`) or at most (`varchar`)."""
+    """The number of characters of a string: exactly (`char`) or at most (`varchar`)."""
 
     kind: str
     length: int
@@ -35,7 +35,7 @@ class Bound:
 
 
 def bound_in(text: object) -> Bound | None:
-    """The bound that the text in a column's metadata says; None for no text, and for a type with bounds inside."""
+    """The bound in the text of a column's metadata; None for no text, and for a type with bounds inside."""
     found = _TEXT.fullmatch(str(text).strip().lower()) if text is not None else None
     return None if found is None else Bound(found[1], int(found[2]))
 
@@ -46,7 +46,7 @@ def bounds(schema: StructType) -> dict[str, Bound]:
 
 
 def is_char(text: object) -> bool:
-    """Whether the text in a column's metadata says char(n), of the column or of a value inside of it."""
+    """Whether the text in a column's metadata has a char(n), of the column or of a value inside of it."""
     return text is not None and _CHAR.search(str(text)) is not None
 
 
@@ -159,21 +159,21 @@ def _demanded(value: str, inner: Inner, depth: int = 0) -> str:
 
 
 def rebound(field: StructField, wanted: object, table: str) -> StructField:
-    """The column with the bound that a text says, or with none.  Raises SchemaMismatch where values that are there might not fit, as Spark does, and for bounds
+    """The column with the bound in a text, or with none.  Raises SchemaMismatch where values that are there might not fit, as Spark does, and for bounds
     inside of other types."""
-    said = field.metadata.get(KEY)
-    if wanted == said:
+    present = field.metadata.get(KEY)
+    if wanted == present:
         return field
-    before, after = bound_in(said), bound_in(wanted)
+    before, after = bound_in(present), bound_in(wanted)
     widens = before is not None and (wanted is None or (after is not None and after.kind == "varchar" and after.length >= before.length))
     if not widens:
-        raise not_rebound(field.name, str(said or type_name(field.type, sql=True)), wanted, table)
+        raise not_rebound(field.name, str(present or type_name(field.type, sql=True)), wanted, table)
     others = {k: v for k, v in field.metadata.items() if k != KEY}
     return replace(field, metadata=others if wanted is None else {**others, KEY: str(after)})
 
 
 def not_rebound(name: str, before: str, wanted: object, table: str) -> SchemaMismatch:
-    """The error for a bound that values which are there might not fit."""
+    """The error for a bound that existing values might not fit."""
     return SchemaMismatch(
         f"Column {name} is {before} and cannot become {wanted or 'without a bound'}: only a longer varchar, or string, has room for all values ",
         table=table,

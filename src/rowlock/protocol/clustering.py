@@ -8,7 +8,7 @@ The metadata domain `delta.clustering` lists the columns by physical name.  A cl
     rowlock.clusteringRun                           the OPTIMIZE that sorted the file together with others
 
 delta-spark rewrites whatever lies in more than one small cube.  So files that OPTIMIZE adds to a table later join the cube
-that is there, and the run alone says which files were sorted together.  Clause "Clustered Table" of the protocol.  Pure.
+that is there, and only the run identifies the files that were sorted together.  Clause "Clustered Table" of the protocol.  Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ State = Literal["unclustered", "clustered", "otherwise"]
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """What an OPTIMIZE says of the files that it sorted together.
+    """The marks that an OPTIMIZE gives to the files that it sorted together.
 
     stored, logical  the clustering columns by physical and by logical names
     cube, run        ids; see the module
@@ -124,7 +124,7 @@ def state_of_file(add: AddFile, stored: Sequence[ColumnPath], logical: Sequence[
 
 
 def run_of(add: AddFile) -> str:
-    """The id of the OPTIMIZE that sorted a clustered file together with others: Rowlock's tag, else delta-spark's cube; empty where neither says it."""
+    """The id of the OPTIMIZE that sorted a clustered file together with others: Rowlock's tag, else delta-spark's cube; empty where there is neither."""
     tags = add.tags or {}
     return tags.get(RUN_TAG) or tags.get(_CUBE_TAG) or ""
 

@@ -4,7 +4,7 @@ The first two are SQL text in a column's metadata, in use where the protocol lis
 the other).  Rows that are there never change by a default.  Each generated column is also a condition on every row: the column equals its
 expression, null equal to null.  Any expression is evaluated by the engine; `constant` decides plain defaults without one.
 
-An identity column says in its metadata where it starts and by how much it steps.  Writers give each number once, to new rows; its high-water mark is the
+The metadata of an identity column have its start and its step.  Writers give each number once, to new rows; its high-water mark is the
 last number that was ever given out, and only ever moves in the direction of the step.  Pure.
 """
 
@@ -35,7 +35,7 @@ class NotConstant(ValueError):
 
 
 def default_of(path: Sequence[str], defaults: Mapping[str, str], required: Collection[str]) -> str:
-    """The expression that DEFAULT means in an assignment to a column; null for a field inside of one.  Raises InvalidInput where it would be null and is `required`."""
+    """The expression of DEFAULT in an assignment to a column; null for a field inside of one.  Raises InvalidInput where it would be null and is `required`."""
     name = path[0]
     if len(path) == 1 and name not in defaults and name in required:
         condition = named("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=f"`{name}`")

@@ -2,7 +2,7 @@
 
 Each is a SQL expression over the table's columns.  A row satisfies it only if it is true: null violates it, as
 in delta-spark.  Evaluating expressions is up to the engine, but for a few forms that mean the same everywhere, nulls and NaN included, so that a writer
-without Spark can ask them of its rows; `parsed` says of any other text that it is not one of them (I9).  Pure.
+without Spark can check its rows; `parsed` raises Undecided for any other text (I9).  Pure.
 
     column = <> != == < <= > >= literal     whole numbers, doubles; text only by = and <>
     column IN (literal, ...), column IS [NOT] NULL, AND, OR, NOT, parentheses

@@ -135,7 +135,7 @@ def inline(vector: BitMap64, *, limit_bytes: int) -> DeletionVectorDescriptor | 
 
 
 def read_inline(descriptor: DeletionVectorDescriptor, *, any_cardinality: bool = False) -> BitMap64:
-    """The vector that an inline descriptor holds; with `any_cardinality` also where it marks another number of rows than the descriptor says."""
+    """The vector that an inline descriptor holds; with `any_cardinality` also where it marks another number of rows than the descriptor has."""
     vector = deserialize(z85_decode(descriptor.path_or_inline_dv, descriptor.size_bytes))
     return vector if any_cardinality else _check_cardinality(vector, descriptor)
 

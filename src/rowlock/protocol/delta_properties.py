@@ -1,7 +1,7 @@
 """Delta's table properties: which values can be set through Rowlock, and what it does with each.
 
 One entry for each property of delta-spark 4.4 and for those that other engines leave in tables; `docs/properties.md` is generated from it.  A property
-is only ever refused when it is set: a table of others that has it is read and written, unless a feature that it needs says no
+is only ever refused when it is set: a table of others that has it is read and written, unless a feature that it needs is refused
 (`features`).  Pure.
 """
 
@@ -29,11 +29,11 @@ _BYTES, _SHIFTS = re.compile(r"(\d+)\s*([kmgt]?)b?"), {"": 0, "k": 10, "m": 20, 
 class DeltaProperty:
     """One of Delta's table properties.
 
-    treatment  effect   it does what Delta says
+    treatment  effect   it has the effect that Delta documents
                refused  it cannot be set through Rowlock but to `only`, the values that ask for what happens anyway
                feature  true is refused by the name of a feature that Rowlock does not write, of a table that is there as well
-               ignored  it can be set and has nothing to do here, for the reason in `says`
-    says       what Rowlock does, as a sentence; of a refused one also what is done instead
+               ignored  it can be set and has nothing to do here, for the reason in `description`
+    description  what Rowlock does, as a sentence; of a refused one also what is done instead
     least      the smallest whole number
     feature    for the treatment "feature"
     """
@@ -41,7 +41,7 @@ class DeltaProperty:
     name: str
     kind: Kind
     treatment: Treatment
-    says: str
+    description: str
     least: int = 0
     choices: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class DeltaProperty:
         text = value.strip()
         if self.treatment == "refused":
             allowed = f"; it can only be set to {', '.join(self.only)}" if self.only else ""
-            return None if text.lower() in self.only else f"{self.says}{allowed}"
+            return None if text.lower() in self.only else f"{self.description}{allowed}"
         if self.kind == "boolean" and text.lower() not in ("true", "false"):
             return "allowed are true, false"
         if self.kind == "integer" and not (re.fullmatch(r"-?\d+", text) and int(text) >= self.least):
@@ -88,16 +88,16 @@ def bytes_of(text: str) -> int | None:
     return int(found[1]) << _SHIFTS[found[2]] or None if found else None
 
 
-def _effect(name: str, kind: Kind, says: str, *, least: int = 0, choices: Iterable[str] = ()) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", kind, "effect", says, least, tuple(choices))
+def _effect(name: str, kind: Kind, description: str, *, least: int = 0, choices: Iterable[str] = ()) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", kind, "effect", description, least, tuple(choices))
 
 
-def _ignored(name: str, kind: Kind, says: str) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", kind, "ignored", says)
+def _ignored(name: str, kind: Kind, description: str) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", kind, "ignored", description)
 
 
-def _refused(name: str, says: str, *only: str) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", "text", "refused", says, only=only)
+def _refused(name: str, description: str, *only: str) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", "text", "refused", description, only=only)
 
 
 def _of_feature(name: str, feature: str) -> DeltaProperty:

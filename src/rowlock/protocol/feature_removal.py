@@ -63,12 +63,12 @@ class Removal:
 
 
 def has_type_changes(metadata: Metadata) -> bool:
-    """Whether a column's metadata says that its type was another."""
+    """Whether a column's metadata records a former type."""
     return any(TYPE_CHANGES in f.metadata for _, f in parse_schema(metadata.schema_string).all_fields())
 
 
 def without_type_changes(metadata: Metadata) -> Metadata:
-    """The metadata whose columns say of no other types."""
+    """The metadata without the former types of columns."""
     plain = map_fields(parse_schema(metadata.schema_string), lambda f: replace(f, metadata={k: v for k, v in f.metadata.items() if k != TYPE_CHANGES}))
     return replace(metadata, schema_string=schema_json(plain))  # type: ignore[arg-type]
 

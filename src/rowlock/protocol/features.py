@@ -157,7 +157,7 @@ def check_readable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"column mapping mode {column_mapping_mode(metadata.configuration)}", "read", table)
 
 
-@lru_cache(maxsize=128)  # every transaction asks, mostly of the same definition; a refusal is not kept
+@lru_cache(maxsize=128)  # every transaction asks, mostly of the same definition; a refusal is not cached
 def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
     """Raises UnsupportedFeature (access 'write' or 'read') naming the first feature that prevents writing this table."""
     check_readable(protocol, metadata, table)
@@ -192,7 +192,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
 
 
 def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
-    """Why row ids cannot be kept although the table enables row tracking; None if they can."""
+    """Why row ids cannot be preserved although the table enables row tracking; None if they can."""
     if not is_true(metadata.configuration, "delta.enableRowTracking"):
         return None
     if "rowTracking" not in writer_features(protocol):

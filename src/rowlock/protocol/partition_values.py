@@ -126,7 +126,7 @@ def _offset_at(local: int, zone: dt.tzinfo) -> int:
 
 
 def states_zone(value: str) -> bool | None:
-    """Whether the text of a timestamp says its time zone; None where Spark alone knows what instant it means (a time of today, or a zone of a short name)."""
+    """Whether the text of a timestamp contains its time zone; None where Spark alone knows what instant it means (a time of today, or a zone of a short name)."""
     match = _TIMESTAMP.fullmatch(value.strip(_TRIMMED))
     if match is None:
         return None if _TIME_OF_TODAY.fullmatch(value.strip(_TRIMMED)) else False

@@ -4,7 +4,7 @@ A path in the log is a URI; decoded once, it is the real name of the file, absol
 root.  Everything in Rowlock except the bytes of the log uses decoded paths, so that two spellings of one file
 are one key (I4).  A real name may itself contain `%`: the directory `a%3Ab` is `a%253Ab` in the log.  Never
 decode twice.  delta-spark compares the log's own spellings: a remove that spells its file differently from the
-add duplicates rows there, so the spelling of another writer is kept.  Pure.
+add duplicates rows there, so the spelling of another writer is preserved.  Pure.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def encode(path: str) -> str:
     """Rowlock's spelling of a decoded path in the log: pure ASCII, following RFC 3986.
 
     Characters that are illegal in a URI's path are escaped, `%` always.  Non-ASCII letters are escaped too, unlike
-    in Java's URI: delta-rs spells them so in its removes, whatever the add says.
+    in Java's URI: delta-rs spells them so in its removes, whatever the add has.
     """
     if _UNESCAPED.match(path):
         return path

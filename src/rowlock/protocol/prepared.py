@@ -4,7 +4,7 @@
     C  decided    in the home: the transaction's data there; from then on it is committed
     R  closed     in every prepared table: the transaction's data there; no data where it was aborted, or only read the table
 
-All are plain Delta commits.  While a P is open, the table's state says so by a `txn` action under an application id that contains
+All are plain Delta commits.  An open P is marked in the table's state by a `txn` action under an application id that contains
 the table's id, so a checkpoint of any engine keeps it and a clone does not take it over.  At most one P of a table is open.  Pure.
 """
 
@@ -36,7 +36,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a P says.
+    """The content of a P.
 
     txn_id  the transaction's id, which its C and R carry; the P has another
     tables  how many tables the transaction is over
@@ -53,12 +53,12 @@ class Prepared:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What the `rowlock` object of its commitInfo holds."""
+        """Its record in the `rowlock` object of commitInfo."""
         return {"prepared": {k: v for k, v in asdict(self).items() if k != "version"}}
 
 
 def post_key(prepared: Prepared) -> str:
-    """The key of the object for the staged commit of a P.  It names the version, so where another commit has taken that version nobody needs the object."""
+    """The key of the object for the staged commit of a P.  It names the version, so the object is garbage once another commit has taken that version."""
     return f"{POSTS}/{prepared.version:020}.{prepared.txn_id}.json"
 
 

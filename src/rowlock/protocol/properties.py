@@ -96,7 +96,7 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
 
 
 def _check_manifests(configuration: Mapping[str, str], table: str | None) -> None:
-    """Raises InvalidInput where a table that keeps manifests would have what readers of manifests cannot see."""
+    """Raises InvalidInput for a table with manifests whose rows or columns readers of manifests would misread."""
     if is_true(configuration, "delta.enableDeletionVectors"):
         text = f"{MANIFESTS} and delta.enableDeletionVectors are not possible together: a manifest cannot say which rows of a file are deleted"
         raise InvalidInput(text, table=table, condition=no_manifests("PERSISTENT", table))
@@ -106,12 +106,12 @@ def _check_manifests(configuration: Mapping[str, str], table: str | None) -> Non
 
 
 def no_manifests(which: Literal["PERSISTENT", "EXISTING"], table: str | None) -> Condition:
-    """What delta-spark calls it where deletion vectors may come, or are there, on a table that is to keep manifests."""
+    """delta-spark's condition for deletion vectors that are possible (PERSISTENT) or present (EXISTING) on a table with manifests."""
     return named(f"DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.{which}_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION", table=table or "")
 
 
 def _condition(name: str, value: str, text: str) -> Condition | None:
-    """What delta-spark calls it where a property cannot be set, which `text` says; it has no name for those that it does not know beside its own."""
+    """delta-spark's condition for a property that cannot be set, with the message `text`; None for unknown properties without its prefix."""
     known = delta_properties.find(name)
     if known is not None and known.kind == "interval":
         return named("DELTA_INVALID_INTERVAL", interval=value)
@@ -264,7 +264,7 @@ class TableProperties:
     deleted_file_retention_ms = _retention(_FILE_RETENTION, "interval 1 week")
     """How long removed data files are kept for vacuum, in milliseconds."""
     cleans_log = _Property("delta.enableExpiredLogCleanup", lambda text: ("true" if text is None else text).strip().lower() == "true")
-    """Whether commits and checkpoints older than the log retention are deleted; a value that is neither true nor false says no."""
+    """Whether commits and checkpoints older than the log retention are deleted; a value that is neither true nor false counts as false."""
     protected_before = _Property(PROTECTION, lambda text: int(_readable(PROTECTION, text, "0")))
     """The log before this version is cleaned up in one go or not at all; 0 if nothing is protected.  Raises InvalidInput for a value that is no whole number."""
     application_retention_ms = _Property(_APPLICATIONS, lambda text: None if text is None or _delta_problem(_APPLICATIONS, text) else interval_ms(text))

@@ -74,8 +74,8 @@ def have_same_ids(old: Metadata, protocol: Protocol, metadata: Metadata) -> bool
 
 def with_column_names_of(metadata: Metadata, head: Metadata, new_id: Callable[[], str]) -> Metadata:
     """The metadata with the names of the materialized columns that the head has, whatever its own are; with new ones where neither the head has any."""
-    kept = {k: v for k, v in metadata.configuration.items() if k not in _NAME_PREFIXES} | {k: v for k, v in head.configuration.items() if k in _NAME_PREFIXES}
-    return replace(metadata, configuration=with_column_names(kept, new_id))
+    merged = {k: v for k, v in metadata.configuration.items() if k not in _NAME_PREFIXES} | {k: v for k, v in head.configuration.items() if k in _NAME_PREFIXES}
+    return replace(metadata, configuration=with_column_names(merged, new_id))
 
 
 def high_water_mark(domains: Mapping[str, DomainMetadata], table: str | None = None) -> int:

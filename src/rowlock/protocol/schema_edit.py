@@ -150,7 +150,7 @@ def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], Dat
 def with_columns(schema: StructType, columns: StructType, table: str) -> StructType:
     """The schema with the columns, at any depth, in the order and with the comments of `columns`, and with those that it adds, nullable.
 
-    A column keeps its name, its metadata and its id, and may be null where `columns` says so.  Raises SchemaMismatch where one is missing,
+    A column keeps its name, its metadata and its id, and becomes nullable where it is in `columns`.  Raises SchemaMismatch where one is missing,
     or of another type.
     """
     edited = _with_fields(schema, columns, (), table)

@@ -22,7 +22,7 @@ DEFAULTS = "properties.defaults."
 Effect = Literal["works", "idle", "refused"]
 Kind = Literal["boolean", "integer", "bytes", "ratio", "text"]
 Work = Literal["write", "merge", "update", "delete", "create", "alter", "optimize", "vacuum", "restore", "clone", "convert", "feed", "stream"]
-"""What a statement does, as far as settings tell statements apart."""
+"""The kinds of statements that settings distinguish."""
 
 ROWS: tuple[Work, ...] = ("write", "merge", "update", "delete")
 
@@ -33,10 +33,10 @@ class Setting:
 
     name     without PREFIX; of Spark's own settings whole
     default  delta-spark's; None where it has none
-    effect   works    it does what Delta says
+    effect   works    it has the effect that Delta documents
              idle     it can change no result here: another value than the default is named once in a warning
              refused  another value than the default is refused by name at a statement that it would change
-    says     what Rowlock does, as a sentence; of a refused one also what is done instead
+    description  what Rowlock does, as a sentence; of a refused one also what is done instead
     at       the statements that it is for
     alike    other values than the default that change nothing either
     """
@@ -45,7 +45,7 @@ class Setting:
     kind: Kind
     default: str | None
     effect: Effect
-    says: str
+    description: str
     at: tuple[Work, ...] = ()
     alike: tuple[str, ...] = ()
 
@@ -80,16 +80,16 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _works(name: str, kind: Kind, default: str | None, says: str, *at: Work) -> Setting:
-    return Setting(name, kind, default, "works", says, at)
+def _works(name: str, kind: Kind, default: str | None, description: str, *at: Work) -> Setting:
+    return Setting(name, kind, default, "works", description, at)
 
 
-def _idle(name: str, kind: Kind, default: str | None, says: str) -> Setting:
-    return Setting(name, kind, default, "idle", says)
+def _idle(name: str, kind: Kind, default: str | None, description: str) -> Setting:
+    return Setting(name, kind, default, "idle", description)
 
 
-def _refused(name: str, default: str, says: str, *at: Work, alike: tuple[str, ...] = ()) -> Setting:
-    return Setting(name, "boolean" if default in ("true", "false") else "text", default, "refused", says, at, alike)
+def _refused(name: str, default: str, description: str, *at: Work, alike: tuple[str, ...] = ()) -> Setting:
+    return Setting(name, "boolean" if default in ("true", "false") else "text", default, "refused", description, at, alike)
 
 
 _CALENDAR = (
@@ -309,7 +309,7 @@ class Settings:
             value = self.text(name) or ""
             if setting.effect == "refused" and not setting.is_default(value):
                 raise UnsupportedFeature(
-                    f"The setting {setting.whole_name} = {value} is refused, since Rowlock does not heed it. {setting.says}, and unset it: "
+                    f"The setting {setting.whole_name} = {value} is refused, since Rowlock does not heed it. {setting.description}, and unset it: "
                     f'spark.conf.unset("{setting.whole_name}")',
                     feature=f"setting {setting.whole_name}",
                     access="write",
@@ -324,7 +324,7 @@ class Settings:
                 out[PREFIX + name] = f"The setting {PREFIX}{name} has no effect: Rowlock knows none of this name{_near(name, SETTINGS)}"
             elif setting is not None and setting.effect == "idle" and not setting.is_default(value):
                 whole = setting.whole_name
-                out[whole] = f"The setting {whole} = {value} has no effect on Rowlock, and can change no result: {setting.says}"
+                out[whole] = f"The setting {whole} = {value} has no effect on Rowlock, and can change no result: {setting.description}"
         return out
 
 

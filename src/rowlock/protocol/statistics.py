@@ -226,7 +226,7 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
 
 
 def footer_statistics(metadata: pq.FileMetaData, column: int) -> list[Any]:
-    """A column's `pq.Statistics` in each row group; None where a group has none, or says another type of the column than the file's schema."""
+    """A column's `pq.Statistics` in each row group; None where a group has none, or has another type of the column than the file's schema."""
     type_ = metadata.schema.column(column).physical_type
     chunks = (metadata.row_group(g).column(column) for g in range(metadata.num_row_groups))
     return [chunk.statistics if chunk.physical_type == type_ else None for chunk in chunks]  # pyarrow 26 ends the process where the types differ

@@ -225,7 +225,7 @@ class LocalStore(FolderStore):
             self._sync_name(folder)
 
     def _sync_names(self, folder: str) -> None:
-        """Makes the names of a folder and of those above it, up to the table's, durable once: whoever made one may have ended before its name was."""
+        """Makes the names of a folder and of those above it, up to the table's, durable once: the process that made one may have ended before its name was."""
         while folder not in self._durable:
             self._sync_name(folder)
             folder = folder if folder == self.root else os.path.dirname(folder)

@@ -321,7 +321,7 @@ class RemoteStore:
         return self._looked_at(key, _modified_ms)
 
     def _looked_at(self, key: str, what: Callable[[ObjectInfo], T]) -> T | None:
-        """What the object's metadata says; None if there is no object."""
+        """A part of the object's metadata; None if there is no object."""
         check_key(key)
         try:
             return self._with_retries("look at", key, lambda: what(self._requests.head(key)))

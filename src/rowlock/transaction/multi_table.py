@@ -111,7 +111,7 @@ def check_tables(states: Sequence[SharedState]) -> None:
 
 
 def place_of(head: Snapshot) -> tuple[int, str]:
-    """What tables are sorted by in a transaction, the same in every process: who waits for several waits in this order, and the first that is written is the home."""
+    """The sort key of tables in a transaction, the same in every process: leases are taken in this order, and the first table that is written is the home."""
     return head.properties.order, head.metadata.id
 
 
@@ -123,7 +123,7 @@ def heads_together(states: Sequence[SharedState], *, to_read: bool = False) -> l
     Raises DeltaConcurrentModificationException where commits came faster than they could be read.
     """
     for n in range(_ROUNDS):
-        # all, each time: who was at its head before the pause may have moved in it
+        # all, each time: a table may have moved during the pause
         heads = threads.side_by_side(lambda state: state.refresh_to_read() if to_read else (state.refresh(),) * 2, states, limits().request_threads)
         if not any(threads.side_by_side(lambda pair: _has_moved(*pair), list(zip(states, heads, strict=True)), limits().request_threads)):
             return [shown for _, shown in heads]
@@ -164,7 +164,7 @@ def heads_at(states: Sequence[SharedState], timestamps_ms: Sequence[int]) -> lis
 
 
 def _has_moved(state: SharedState, heads: tuple[Snapshot, Snapshot]) -> bool:
-    """Whether a table has a version after its head, or what is shown as open was decided meanwhile."""
+    """Whether a table has a version after its head, or an open transaction in it was decided meanwhile."""
     head, shown = heads
     return _has_successor(state, head) or is_decided(state, shown)
 

@@ -34,7 +34,7 @@ from rowlock.transaction.staged_statements import commit
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import OpenTable, Pending
 from rowlock.transaction.state.receipt import Receipt, Reruns
-from rowlock.transaction.two_phase import close  # noqa: F401 - whoever opens a table can settle what is open in it
+from rowlock.transaction.two_phase import close  # noqa: F401 - it registers the functions that settle what is open in a table
 from rowlock.transaction.waiting.lease_line import LeaseLine
 
 __all__ = ["Options", "Table", "Transaction"]

@@ -47,7 +47,7 @@ def test_what_has_no_effect_is_refused_by_name_and_tables_of_others_are_written(
     made = table()
     for value in ("true", "17"):
         if value not in one.only:
-            with pytest.raises(InvalidInput, match=f"{one.name} = '{value}' is not possible: {one.says[:20]}"):
+            with pytest.raises(InvalidInput, match=f"{one.name} = '{value}' is not possible: {one.description[:20]}"):
                 creation.set_properties(made.state, {one.name: value})
             with pytest.raises(InvalidInput, match=one.name):
                 table(**{one.name: value})

@@ -148,8 +148,8 @@ def _contest(shop: Shop, spark: Any, crew: Crew, first: Score, seconds: float, c
     if errors:
         raise errors[0]
     console.print(board.table())
-    told = [record["order"] for score in (first, *scores, *crew.scores) for record in score.records]
-    return _verdict(shop, spark, told, wrong, _fate(state, left), console)
+    acknowledged = [record["order"] for score in (first, *scores, *crew.scores) for record in score.records]
+    return _verdict(shop, spark, acknowledged, wrong, _fate(state, left), console)
 
 
 def _killed(process: subprocess.Popen[str], state: SharedState) -> list[Prepared]:
@@ -179,13 +179,13 @@ def _fate(state: SharedState, left: list[Prepared]) -> str:
     return f"a sale of it was prepared in version {left[0].version} of orders; the next who came found it {fate}, in version {closed.version}"
 
 
-def _verdict(shop: Shop, spark: Any, told: list[str], wrong: list[int], fate: str, console: Console) -> bool:
+def _verdict(shop: Shop, spark: Any, acknowledged: list[str], wrong: list[int], fate: str, console: Console) -> bool:
     found = rowlock.to_arrow(shop.orders).column("order_id").to_pylist()
-    lost, twice = set(told) - set(found), len(found) - len(set(found))
+    lost, twice = set(acknowledged) - set(found), len(found) - len(set(found))
     counts = {"products do not add up at the end": shop.wrong(spark), "instants that the reader saw were wrong": sum(map(bool, wrong))}
     counts |= {"acknowledged sales are lost": len(lost), "orders are there twice": twice}
     right = (
-        f"all {len(told):,} acknowledged sales are in both tables, once, and {len(found) - len(told):,} more that the killed process was not told of; "
+        f"all {len(acknowledged):,} acknowledged sales are in both tables, once, and {len(found) - len(acknowledged):,} more whose acknowledgement the killed process did not get; "
         f"stock and orders added up at each of the {len(wrong):,} instants that the reader saw.\nWhen the process was killed, {fate}."
     )
     problems = [f"{n:,} {what}" for what, n in counts.items() if n]

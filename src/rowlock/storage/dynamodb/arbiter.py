@@ -20,8 +20,8 @@ the claim is Lost, and an error is logged.
 
 For the next versions of several tables one TransactWriteItems claims all of them, or none (I1, I2): `absent?` for each table, and the version after
 the head of each table that was only read must be absent; `temp` side by side; `claim` is one request that creates all entries, if each of them
-and the next entry of each table only read is absent; `copy` and `complete` side by side, which anybody finishes, Spark's S3DynamoDBLogStore too.
-Whoever asks the arbiter sees all of the versions or none.
+and the next entry of each table only read is absent; `copy` and `complete` side by side, which any process finishes, Spark's S3DynamoDBLogStore too.
+A process that asks the arbiter sees all of the versions or none.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ArbitratedStore:
 
     @property
     def settings(self) -> object:
-        """The settings by which the inner store is reached, for others who read its files (Spark's session); None where it has none."""
+        """The settings of the inner store, for other readers of its files (Spark's session); None where it has none."""
         return getattr(self.inner, "settings", None)
 
     def __repr__(self) -> str:

@@ -40,7 +40,7 @@ Count = Callable[[AddFile], int]
 def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str, str], *, name: str, replaces: bool, count: Count) -> Receipt:
     """Makes a table at `target` of a version of another; with `replaces` also over an empty table that is there.
 
-    `name` is what the source was called by, for the history.  `count` counts the rows of a file whose statistics do not say it.
+    `name` is the name of the source in the history.  `count` counts the rows of a file whose statistics lack numRecords.
     Raises InvalidInput, UnsupportedFeature, TableExists, and StatementRefused where the table that is there has rows.
     """
     _check_places(source, target.store)

@@ -377,7 +377,7 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
 
 
 def parameters_of(metadata: Metadata, cluster_by: Sequence[ColumnPath], managed: bool) -> dict[str, Any]:
-    """What the commit of a new definition says of it."""
+    """The operationParameters of a commit with a new definition."""
     return {
         "isManaged": "true" if managed else "false",
         "description": metadata.description,

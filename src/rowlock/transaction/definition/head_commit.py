@@ -173,10 +173,10 @@ class HeadCommit(Single):
         """Computes the actions again where others have committed."""
         rewritten = head.chain != self.head.chain
         if head.version != self.head.version or rewritten:
-            self._made_anew(head, rewritten)
+            self._recompute(head, rewritten)
         return Over(None) if self.actions is None else None
 
-    def _made_anew(self, head: Snapshot, rewritten: bool) -> None:
+    def _recompute(self, head: Snapshot, rewritten: bool) -> None:
         log_chain.check_same(self.head, head)
         self.phase("before_rebase")
         with self.watch.time("rebase"):

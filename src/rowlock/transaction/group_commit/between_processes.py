@@ -5,18 +5,18 @@ commit that it would have been.  The owner of the oldest post leads: it puts one
 The others wait, and look whether they are in it; where nothing moves each leads in its turn, so a leader
 that dies delays no other for long.  Who leads is a courtesy: any number of leaders at once is safe, for
 
-- a post is its owner's word for as long as the owner renews it: it puts the post again while it waits.  A post that
+- a post is valid for as long as its owner renews it: it puts the post again while it waits.  A post that
   was not renewed for `LIVE_MS` is not adopted, for its owner may be dead and its work done again by another;
 - before a put at version v all versions from a member's read version to v-1 are searched for its txnId,
   and for a marker that gave it up; members that are found, and members from before a change of metadata
   or protocol, are left out;
-- who has posted and gives up commits such a marker first, a version that says nothing else.  Until that is
+- a process that has posted and gives up commits such a marker first, as a version without other content.  Until that is
   there the outcome is not known.
 
-How old a post is the store's own times say: the leader renews its own post, and compares the two as the store lists
+The age of a post is measured by the store's clock: the leader renews its own post, and compares the two as the store lists
 them, and with the time of the newest commit.  So no post gets into a version after one that the store dates `LIVE_MS` (and the
 second to which some stores cut their times) after its last renewal, whichever process was stopped, for how long and where:
-who saw an older head puts at a version that is taken.
+a process with an older head puts at a version that is taken.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ FOLDER = "_rowlock/queue"
 WINDOW = 512
 """Versions through which a guest's transaction is searched for; one that read an older version looks after itself."""
 PATIENCE = 5
-"""So many puts' time one waits for each who is before it in line."""
+"""The wait for each process that is earlier in line, in durations of a put."""
 LONGEST_PUT_S = 1.0
-"""What is waited for as one put at most: one that hung says nothing of the next."""
+"""The longest duration of a put for that: one that hung does not predict the next."""
 RENEW_S = 2.0
-"""So often who waits puts its post again."""
+"""How often a waiting process puts its post again."""
 LIVE_MS = 6_000
-"""A post that was not renewed for so long, by the store's times, has no owner any more."""
+"""A post that was not renewed for this long, by the store's clock, has no owner any more."""
 PRESENT_S = 3.0
-"""For so long after a renewal of its own a leader takes that for the present time.  With `LIVE_MS`, and one second for stores that cut
+"""For this long after a renewal of its own a leader takes that for the present time.  With `LIVE_MS`, and one second for stores that cut
 their times to seconds, 10 s after the last renewal of a post no process begins a put that contains it."""
 _SWEEPERS = 8
 _BETWEEN = b"\n\n"
@@ -104,8 +104,8 @@ def _staged(member: Member, head: Snapshot) -> bytes:
 class Line:
     """The posts that are there, as one process sees them.
 
-    `live`: its own, and those of others that were renewed of late, oldest first by the clocks of those who posted: whose turn it is decides
-    nothing but who works.  `dead`: the keys of the rest.  `now_ms` is the store's present time and holds until `until_s` on this process's
+    `live`: its own, and those of others that were renewed of late, oldest first by the clocks of their owners: the order decides
+    only which process leads.  `dead`: the keys of the rest.  `now_ms` is the store's present time and holds until `until_s` on this process's
     clock; a process that has no post there knows none, and takes no other process for live.
     """
 
@@ -170,7 +170,7 @@ class Exchange:
         """The members with what others have posted, once it is this process's turn to lead; None: look at the log again first.
 
         Members that were not posted before are posted, and the posts of the others are renewed.  They were followed to `head`
-        just before: an owner that was stopped for long finds itself in the log before it says that it lives.
+        just before: an owner that was stopped for long finds itself in the log before it renews its post.
         """
         state, queue = self._state, self._queue
         if fresh := [m for m in members if m.post is None]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowlock import clock
-from rowlock.advice.writers import told
+from rowlock.advice.writers import participant_texts
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rowlock")
 
 LOOK_S = 0.5
-"""How often a process that wins its puts looks whether others have posted."""
+"""How often a process that wins its puts looks for posts of others."""
 CONTENDED_S = 2.0
 """For how long after a hand-over the next lots are handed over at once."""
 
@@ -141,7 +141,7 @@ class Queue:
         self._contended_until_s = clock.monotonic_s() + CONTENDED_S
 
     def is_to_look(self) -> bool:
-        """Whether it is time to see if others have posted: who wins every put would never learn it."""
+        """Whether to look for posts of others: a process that wins every put would never notice them."""
         now = clock.monotonic_s()
         if now - self._looked_s < LOOK_S:
             return False
@@ -197,13 +197,13 @@ class Lot:
         self.members, self.head, self._until_s = tuple(group), head, until_s
         self.guests, self.shrank = tuple(guests), False
         for member in group:
-            member.attempt.attempts += 1  # before the bytes, which tell it
+            member.attempt.attempts += 1  # before the bytes, which contain it
         try:
             self._data = group_bytes(group, head, self.guests)
         except Exception:
             if not guests:
                 raise
-            self.guests = ()  # what a post holds may be damaged in any way, and that is no harm to who leads
+            self.guests = ()  # a post may be damaged in any way, which must not harm the leader
             self._data = group_bytes(group, head)
 
     def bytes(self) -> bytes:
@@ -236,6 +236,6 @@ def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit
         metrics.update(one)
     members = [{k: v for k, v in one.items() if (k, v) != ("writer", leader.writer)} for one in [*(m.record() for m in group), *map(guest_record, guests)]]
     record: dict[str, Any] = {"writer": leader.writer, **({} if len(members) == 1 else {"members": members})}
-    many, *writers = told({"rowlock": record}) or [""]
+    many, *writers = participant_texts({"rowlock": record}) or [""]
     shown = {"participants": f"{many} {', '.join(writers)}"} if writers else {}  # what DESCRIBE HISTORY of any engine shows
     return commit_of(leader.txn, leader.attempt, files, {**leader.parameters, **shown}, metrics, steps, record)

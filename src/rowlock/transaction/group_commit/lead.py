@@ -36,7 +36,7 @@ SLOW_PUT_S = 0.01
 
 
 def may_join(txn: Pending) -> bool:
-    """Whether the transaction may share a version with others: it only adds, has read nothing, and no text of its user's is to stand in the commit."""
+    """Whether the transaction may share a version with others: it only adds, has read nothing, and its user has set no text for its commit."""
     joins = txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
     return joins and user_metadata() is None
 
@@ -73,7 +73,7 @@ def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -
 
 
 class _QueuedLane:
-    """The table's lane, for a leader.  What fails in it is out of the queue before the next leader looks, who would commit it."""
+    """The table's lane, for a leader.  What fails in it leaves the queue before the next leader, which would commit it, reads the queue."""
 
     def __init__(self, what: LedAppends) -> None:
         self._what, self._lane = what, what.state.lane
@@ -100,7 +100,7 @@ class LedAppends:
         self.state: SharedState = leader.txn.state
         self.options: Options = leader.txn.options
         self.watch: Stopwatch = leader.txn.watch
-        self.read_version, self.attempts = leader.txn.read_version, 0  # it honours the turns of others and takes none itself
+        self.read_version, self.attempts = leader.txn.read_version, 0  # it honours the turns of others and takes none
         self._lot: Lot | None = None
         self._exchange: Exchange | None = None
         self._put_began_s = 0.0
@@ -125,7 +125,7 @@ class LedAppends:
     def look(self, *, in_lane: bool) -> Snapshot | None:
         """The newest snapshot, inside of the lane; outside of it nothing is moved, and after a lost put the log is read again.
 
-        Who is over needs no snapshot, and what reading it may raise would not be the member's.
+        A finished leader needs no snapshot, and an error of reading it would not be the member's.
         """
         if in_lane:
             return self.head if self.leader.is_over else self.state.newest()
@@ -201,7 +201,7 @@ class LedAppends:
         if self._exchange is not None:
             self._exchange.landed(lot)
         elif self.state.store.is_remote and self.queue.is_to_look() and has_posts(self.state.store):
-            self.queue.contended()  # who wins every put would never learn that others lose them
+            self.queue.contended()  # a process that wins every put would never notice that others lose them
         return Over(version) if self.leader in lot.members else None
 
     def receipt(self, version: int | None) -> Receipt:

@@ -14,9 +14,9 @@ ABORT = "ROWLOCK ABORT"
 
 
 class AbortMarker(Single):
-    """A version without file actions whose commitInfo says that transaction `of`, staged at `since`, must not be committed.
+    """A version without file actions whose commitInfo declares that transaction `of`, staged at `since`, must not be committed.
 
-    `found` is the commit that contains the transaction, if another process has committed it first.  Its phases and its error the transaction has told itself.
+    `found` is the commit that contains the transaction, if another process has committed it first.  The transaction has reported its phases and error itself.
     """
 
     operation = ABORT

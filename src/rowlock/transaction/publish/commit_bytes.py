@@ -90,7 +90,7 @@ def commit_info(
 ) -> dict[str, Any]:
     """The commitInfo of any commit, before tags and in-commit timestamps are added.
 
-    `record` is its `rowlock` object, to which who wrote is added, and when it began (`began_ms`, milliseconds since the epoch; None: now).
+    `record` is its `rowlock` object, to which the writer is added, and when it began (`began_ms`, milliseconds since the epoch; None: now).
     """
     at_ms = clock.now_ms()
     return {

@@ -2,7 +2,7 @@
 
 A file's new deletion vector is the head's with the transaction's tombstones added, never one that was staged earlier.  Each
 path gets at most one remove, which names the (path, vector) that is live at the head, and at most one add.
-The removes of a compaction say where in the output the rows of each input are (placement tags).
+The removes of a compaction record where in the output the rows of each input are (placement tags).
 Where the table does not allow deletion vectors, the remaining rows of a touched file are copied into a new file instead.
 """
 

@@ -118,9 +118,9 @@ def merge(effects: Effects, delta: Delta, winners: Sequence[Commit], *, engine: 
 def _find_touched(hit: Mapping[str, BitMap64], born: Sequence[Slice], engine: Engine, known: Snapshot, head: Snapshot) -> _Touched:
     """Finds the rows at the addresses `hit` of the base again among the born rows of the head, by row id."""
     before = _addresses(hit)
-    who = engine.identities(before, snapshot=known)
-    order = np.argsort(who.ids)
-    ids = who.ids[order]
+    wanted = engine.identities(before, snapshot=known)
+    order = np.argsort(wanted.ids)
+    ids = wanted.ids[order]
     file, position = np.full(len(ids), NOWHERE, np.int32), np.zeros(len(ids), np.int64)
     version = np.full(len(ids), NOWHERE, np.int64)
     for n, piece in enumerate(born):
@@ -131,7 +131,7 @@ def _find_touched(hit: Mapping[str, BitMap64], born: Sequence[Slice], engine: En
         rows = order[at[same]]
         file[rows], position[rows], version[rows] = n, there[same], found.commit_versions[same]
     after = Provenance(tuple(s.path for s in born), file, position)
-    return _Touched(before, who.ids, after, version, (file != NOWHERE) & (version != who.commit_versions))
+    return _Touched(before, wanted.ids, after, version, (file != NOWHERE) & (version != wanted.commit_versions))
 
 
 def _addresses(positions: Mapping[str, BitMap64]) -> Provenance:
@@ -226,20 +226,20 @@ def _merged_blocks(
     return tuple(out), updated, violating
 
 
-def _satisfying(block: RowBlock, engine: Engine, head: Snapshot, tell: Callable[[int, str], object], start: int = 0) -> Mask:
-    """Mask of rows that satisfy the constraints.  Bisects the block; calls `tell(row, message)` for each violation."""
+def _satisfying(block: RowBlock, engine: Engine, head: Snapshot, report: Callable[[int, str], object], start: int = 0) -> Mask:
+    """Mask of rows that satisfy the constraints.  Bisects the block; calls `report(row, message)` for each violation."""
     try:
         engine.check([block], snapshot=head)
         return np.ones(block.num_rows, np.bool_)
     except ConstraintViolated as e:
         if block.num_rows == 1:
-            tell(start, str(e))
+            report(start, str(e))
             return np.zeros(1, np.bool_)
     first = np.arange(block.num_rows) < block.num_rows // 2
     return np.concatenate(
         [
-            _satisfying(engine.keep(block, first), engine, head, tell, start),
-            _satisfying(engine.keep(block, ~first), engine, head, tell, start + int(first.sum())),
+            _satisfying(engine.keep(block, first), engine, head, report, start),
+            _satisfying(engine.keep(block, ~first), engine, head, report, start + int(first.sum())),
         ]
     )
 

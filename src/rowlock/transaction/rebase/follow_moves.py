@@ -1,6 +1,6 @@
 """Follows rows through a winner's compaction, so that they are not rebased as rows that are gone and born.
 
-OPTIMIZE changes no row.  If the winner's remove actions say where each input's rows lie in the output (placement tags),
+OPTIMIZE changes no row.  If the winner's remove actions record where each input's rows are in the output (placement tags),
 the staged addresses are translated and no row is read.  What cannot be followed (another engine's compaction, counts that
 do not match) is left to the rebase, whose result is the same without this module.
 

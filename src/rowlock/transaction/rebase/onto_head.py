@@ -278,7 +278,7 @@ OTHER_RULES = tuple(r for r in rules.TABLE_RULES if r is not rules.metadata_chan
 
 
 def check_still_fits(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
-    """Raises MetadataChangedException if the staged work cannot be kept under the head's metadata."""
+    """Raises MetadataChangedException if the staged work is not valid under the head's metadata."""
     defined = [txn.read.metadata, *(w.metadata for w in winners if w.metadata is not None)]
     if any(goes_back(a, b) for a, b in itertools.pairwise(defined)):
         text = "Another commit replaced the table while this transaction was staged: numbers of identity columns in its rows may be given out again."
@@ -309,7 +309,7 @@ def _can_be_kept(txn: Pending, change: TableChange) -> bool:
 
 
 def _hides_images(program: Program) -> bool:
-    """Whether a later statement may have changed rows that an earlier one wrote: the earlier images are not kept and cannot be checked."""
+    """Whether a later statement may have changed rows that an earlier one wrote: the earlier images are gone and cannot be checked."""
     makes = [n for n, s in enumerate(program) if s.kind in ("update", "merge", "append")]
     return bool(makes) and any(s.touches for s in program[makes[0] + 1 :])
 

@@ -1,8 +1,8 @@
-"""What a call brings to its commits: its session's settings, the text of the user's own (Delta's `userMetadata`), and who writes.
+"""The context of a call's commits: its session's settings, the user's own text (Delta's `userMetadata`), and the writer.
 
-They belong to the call, not to the transaction: whatever the call commits, rows or a change of the definition, goes by them.  A session's settings are
-asked once for each call, when it begins.  Who writes (host, process, application) is for people to read and decides nothing; the application is the first of these
-that says something: the environment variable ROWLOCK_APPLICATION, the name of the Spark application, the name of the program.
+It belongs to the call, not to the transaction: all that the call commits, rows or a change of the definition, goes by it.  A session's settings are
+read once for each call, when it begins.  The writer (host, process, application) is for people to read and decides nothing; the application is the first of these
+that is not empty: the environment variable ROWLOCK_APPLICATION, the name of the Spark application, the name of the program.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _session_name: ContextVar[Callable[[], str] | None] = ContextVar("asks the sessi
 
 
 def in_session(name: Callable[[], str]) -> AbstractContextManager[None]:
-    """The commits of the block are of the application that `name` says; it is asked for each commit, so it must be quick."""
+    """The commits of the block record the application that `name` returns; it is called for each commit, so it must be quick."""
     return threads.holding(_session_name, name)
 
 

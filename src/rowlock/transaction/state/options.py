@@ -1,7 +1,7 @@
 """The options of a transaction: conflict policy, isolation, granularity, locks.
 
 Each knob is a table property and an argument; the argument wins.  Where a table does not set
-`rowlock.isolation`, Delta's own `delta.isolationLevel` says its level.  A value that this version does
+`rowlock.isolation`, Delta's own `delta.isolationLevel` sets its level.  A value that this version does
 not know or does not support is refused by name when it is set, never when it is used.
 """
 
@@ -27,7 +27,7 @@ _PROPERTY = {"on_conflict": "rowlock.onConflict", "isolation": "rowlock.isolatio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """None means: as the table's property says.
+    """None means: as the table's property.
 
     lock_timeout: for how many seconds a writer waits for a lease before it goes on without one.
     lane: take the in-process commit lane around the last rebase and the put.  It saves rounds and

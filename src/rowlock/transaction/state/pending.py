@@ -163,7 +163,7 @@ class Pending:
         self.done = True
 
     def phase(self, name: str) -> None:
-        """Tells the observer of a phase (see `phases`)."""
+        """Reports a phase to the observer (see `phases`)."""
         reached(name, self, self.table.observer)
 
     def view(self, snapshot: Snapshot) -> Snapshot:

@@ -1,4 +1,4 @@
-"""The named phases of a transaction, and who listens: tests to phases, metrics such as `rowlock.telemetry` to the account of each end.
+"""The named phases of a transaction, and their listeners: tests observe phases, metrics such as `rowlock.telemetry` the account of each end.
 
     begin → staged → (before_rebase → rebased)* → written → before_put → after_put → committed
 
@@ -35,11 +35,11 @@ _STEPS = {
     "rebased": "committing",
     "committed": "tidying up the log",
 }
-"""What a transaction does after a phase, for the people who wait for it; the other phases are over at once."""
+"""The step of the progress display after a phase; the other phases are over at once."""
 
 
 def reached(name: str, txn: Any, observer: Observer) -> None:
-    """Tells the observer, and the people who wait, that a transaction has reached a phase.  Called on the transaction's own thread."""
+    """Reports to the observer, and to the progress display, that a transaction has reached a phase.  Called on the transaction's own thread."""
     if name in _STEPS:
         progress.step(_STEPS[name])
     observer.phase(name, txn)
@@ -90,16 +90,16 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 
 def committed(table: str, receipt: Receipt) -> None:
-    """Tells the listeners of a transaction that committed, or found nothing to commit."""
-    _tell(lambda listener: listener.committed(table, receipt))
+    """Reports to the listeners a transaction that committed, or found nothing to commit."""
+    _report(lambda listener: listener.committed(table, receipt))
 
 
 def failed(table: str, operation: str, error: BaseException) -> None:
-    """Tells the listeners of a transaction that failed."""
-    _tell(lambda listener: listener.failed(table, operation, error))
+    """Reports to the listeners a transaction that failed."""
+    _report(lambda listener: listener.failed(table, operation, error))
 
 
-def _tell(call: Callable[[Listener], None]) -> None:
+def _report(call: Callable[[Listener], None]) -> None:
     for listener in _listeners:
         try:
             call(listener)

@@ -86,10 +86,10 @@ class Proposal(Committing, Protocol):
         """The account for the user; `version` is None where nothing was committed."""
 
     def phase(self, name: str) -> None:
-        """Tells the observer of a phase (see `phases`)."""
+        """Reports a phase to the observer (see `phases`)."""
 
     def failed(self, error: RowlockError) -> None:
-        """Keeps an account of the failure that is about to be raised; never raises."""
+        """Records the failure that is about to be raised; never raises."""
 
 
 class Single:

@@ -3,7 +3,7 @@
 The lane saves rounds between threads of one process and decides nothing (I7).  A snapshot is only
 ever carried forward; where the log turns out to have been rewritten under us (another engine's
 commit by a bare rename, a backup that was put back, a table created again), it is thrown away, and the
-`chain` of the next one says so to transactions that began before.
+next one gets another `chain`, by which transactions that began before notice it.
 
 A deletion vector never changes, so what was read or written once serves for good, by its identity; new ones are written inline, or many to one file.
 
@@ -67,7 +67,7 @@ class Vectors:
         return bitmap
 
     def stored(self, file: AddFile) -> BitMap64:
-        """The dead positions of a file as they are stored, also where the log says another number of them.  Not cached."""
+        """The dead positions of a file as they are stored, also where the log has another number of them.  Not cached."""
         return BitMap64() if file.deletion_vector is None else self._read(file, file.deletion_vector, any_cardinality=True)
 
     def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor, *, any_cardinality: bool = False) -> BitMap64:
@@ -122,7 +122,7 @@ class Forgets(Protocol):
 class SingleFlight:
     """Lets threads share one call: a thread gets the result of a call that started after it asked.
 
-    Nothing but the lock says that a call is under way, and its `with` is the interpreter's own code: an interrupt, wherever it comes, gives it back.
+    The lock alone marks a call as under way, and its `with` is the interpreter's own code: an interrupt, wherever it comes, releases it.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class SharedState:
             return self._shared[name]
 
     def shared_of_many(self, name: str, make: Callable[[], Any]) -> Any:
-        """`shared`, for one of many objects of a kind, such as an engine for each session of a server: beside those in use only the last few are kept."""
+        """`shared`, for one of many objects of a kind, such as an engine for each session of a server: beside those in use only the last few stay."""
         with self._sharing:
             found = self._alive.get(name)
             if found is None:
@@ -190,7 +190,7 @@ class SharedState:
         return latest
 
     def refresh_to_read(self) -> tuple[Snapshot, Snapshot]:
-        """(the newest snapshot as the log has it, the one to be read): `refresh` for who only reads, and may have no right to write.
+        """(the newest snapshot as the log has it, the one to be read): `refresh` for readers, which may have no right to write.
 
         Where the store takes no commit, what is open is settled in memory alone.  No commit may follow such a snapshot.
         """
@@ -310,7 +310,7 @@ LayOver = Callable[[SharedState, Snapshot], Snapshot]
 
 
 def before_use(settle: Settle, lay_over: LayOver) -> None:
-    """Says what settles what is open in a table before the table is used, in its log or in memory (see `two_phase.close`, which needs what is above this module)."""
+    """Registers the functions that settle what is open in a table before it is used, in its log or in memory (`two_phase.close` imports this module)."""
     global _settle, _laid_over
     _settle, _laid_over = settle, lay_over
 

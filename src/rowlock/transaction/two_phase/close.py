@@ -1,8 +1,8 @@
 """Closes what a transaction over several tables has prepared in one of them: rolled forward where its home decided, without data else (I1, I2).
 
-Anybody may close: the owner right after the decision, any writer or reader that meets an open P, whether the owner lives or not.
-The log of the home says which: the first word about the transaction there counts, its commit (C) or a marker that gives it up.
-Who has waited long enough for a word puts the marker; waiting itself decides nothing (I7).
+Any process may close a P: the owner right after the decision, and any writer or reader that meets an open P, whether the owner lives or not.
+The log of the home has the decision: the first entry about the transaction there counts, its commit (C) or a marker that gives it up.
+A process that has waited long enough for a decision puts the marker; waiting itself decides nothing (I7).
 
 The transaction's place in the table is its P.  Where commits of other engines came after it (I3, I5, I6), a row that it replaced or deleted is looked
 for at the head: at its address where the file is still live, else by its row id.  With the same row commit version it was only moved, and the
@@ -46,16 +46,16 @@ from rowlock.transaction.state.proposal import Over, Single
 from rowlock.transaction.state.shared import SharedState, Vectors, before_use, state_of
 
 ABORTED, BY_HAND = -1, -2
-"""In place of a version of the home: the transaction was given up; a person decided that it is committed, since the home's log cannot say it any more."""
+"""In place of a version of the home: the transaction was given up; or an operator decided that it is committed, since the home's log is gone."""
 PATIENCE_S = 3.0
-"""How long one waits for the decision of a transaction before it is given up: a courtesy to its owner."""
+"""The wait for the decision of a transaction before it is given up: a courtesy to its owner."""
 PATIENCE_PER_TABLE_S = 0.25
 
 
 def settle(state: SharedState, head: Snapshot) -> None:
     """Closes the P that is open at `head`, after its home has decided; waits for its owner, and gives the transaction up where that takes too long.
 
-    Raises DeltaConcurrentModificationException where the home cannot be read, or says nothing any more.
+    Raises DeltaConcurrentModificationException where the home cannot be read, or its log has lost the decision.
     """
     prepared = open_in(state, head)
     if prepared is None:
@@ -145,21 +145,21 @@ def open_in(state: SharedState, head: Snapshot) -> Prepared | None:
 
 def home_of(state: SharedState, prepared: Prepared) -> SharedState:
     """The state of the table whose log decides.  Raises DeltaConcurrentModificationException where it cannot be read, or is another table."""
-    said, here = prepared.home, state.store
-    places = [] if said.relative is None else [versions.absolute_place(here.root, said.relative)]
+    home, here = prepared.home, state.store
+    places = [] if home.relative is None else [versions.absolute_place(here.root, home.relative)]
     last: Exception | None = None
-    for place in dict.fromkeys([*places, said.table]):  # first where a copy of the lake has its own
+    for place in dict.fromkeys([*places, home.table]):  # first where a copy of the lake has its own
         try:
             found = state_of(beside(here, place))
-            if found.look().metadata.id == said.id:
+            if found.look().metadata.id == home.id:
                 return found
         except (TableNotFound, StorageError, InvalidInput, NotFound) as e:
             last = e
-    raise _unsettled(state, prepared, f"that table, {said.table}, is not there or cannot be read" if last is None else f"that table cannot be read: {last}")
+    raise _unsettled(state, prepared, f"that table, {home.table}, is not there or cannot be read" if last is None else f"that table cannot be read: {last}")
 
 
 def word_of(home: SharedState, prepared: Prepared) -> int | None:
-    """The version of the home in which the transaction is decided, ABORTED where it was given up, None where nothing is said yet."""
+    """The version of the home in which the transaction is decided, ABORTED where it was given up, None where nothing is decided yet."""
     head = home.look()
     if head.metadata.id != prepared.home.id:
         raise _unsettled(home, prepared, "that table was made anew meanwhile")
@@ -227,17 +227,17 @@ class Close(Single):
         return Over(closed_at(self.state, self._prepared, head), by_another=True)
 
     def commit_file(self) -> bytes:
-        said, staged, head = self._prepared, self._staged, self.head
+        prepared, staged, head = self._prepared, self._staged, self.head
         decided = {ABORTED: None, BY_HAND: "by hand"}.get(self._word, self._word)
-        closed: dict[str, Any] = {"txn_id": said.txn_id, "prepared": said.version, "decided": decided}
-        base = None if staged is None else head if head.version == said.version else self.state.log.at(said.version)
+        closed: dict[str, Any] = {"txn_id": prepared.txn_id, "prepared": prepared.version, "decided": decided}
+        base = None if staged is None else head if head.version == prepared.version else self.state.log.at(prepared.version)
         if staged is None or base is None or not _fits(base, head):
             info = commit_info(
                 CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record={"closed": {**closed, "void": staged is not None}}
             )
             return bytes_on(head, info, txns=[versions.closes(head.metadata.id)])
         files, dropped = self._files(staged, base)
-        tables = [] if self._word == BY_HAND else [{"table": said.home.table, "id": said.home.id, "version": self._word}]
+        tables = [] if self._word == BY_HAND else [{"table": prepared.home.table, "id": prepared.home.id, "version": self._word}]
         raw = dict(staged.info.raw) if staged.info is not None else {}
         record = {**raw.get("rowlock", {}), "tables": tables, "closed": {**closed, "overwritten": dropped}}
         info = {**{k: v for k, v in raw.items() if k not in ("inCommitTimestamp", "tags")}, "timestamp": clock.now_ms(), "rowlock": record}
@@ -295,7 +295,7 @@ def _fits(base: Snapshot, head: Snapshot) -> bool:
 
 
 class RowIds(Protocol):
-    """What reads the rows' ids of data files, and counts their rows."""
+    """Reads the row ids of data files, and counts their rows."""
 
     def at(self, columns: MaterializedColumns) -> Materialized:
         """A function that reads ids and commit versions from these columns of a file."""
@@ -314,7 +314,7 @@ class Followed:
 
 
 def follow(staged: Commit, base: Snapshot, head: Snapshot, vectors: Vectors, ids: RowIds) -> Followed:
-    """What the staged commit, which was made on top of `base`, does on top of `head`."""
+    """The effects of a staged commit, which was made on top of `base`, on top of `head`."""
     written = {add.path: add for add in staged.adds}
     tombstones: dict[str, BitMap64] = {}
     lost: dict[str, BitMap64] = {}
@@ -365,10 +365,10 @@ def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors
 def _without(file: AddFile, dropped: Numbers, head: Snapshot, vectors: Vectors, ids: RowIds) -> StagedFile | None:
     """A new file without the rows that took the place of dropped ones; None where no row is left."""
     columns, num_rows = columns_of(head), _rows(file, ids)
-    if columns is None:  # row tracking was switched off meanwhile: the file says no more whose place its rows took
+    if columns is None:  # row tracking was switched off meanwhile: the origin of the file's rows is lost
         return StagedFile(file)
-    kept, _ = ids.at(columns)(file, np.arange(num_rows, dtype=np.int64))
-    dead = bitmap_of(np.flatnonzero(np.isin(kept, dropped))) | vectors.of(file)
+    row_ids, _ = ids.at(columns)(file, np.arange(num_rows, dtype=np.int64))
+    dead = bitmap_of(np.flatnonzero(np.isin(row_ids, dropped))) | vectors.of(file)
     if len(dead) >= num_rows:
         return None
     return StagedFile(replace(file, deletion_vector=None), dead) if dead else StagedFile(file)

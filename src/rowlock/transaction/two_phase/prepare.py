@@ -2,7 +2,7 @@
 
 Each P is put by its owner, after the transaction was rebased over all that is in that table's log; from then on the table waits for the
 decision.  The home's version with the transaction's data there is the decision.  Then each P is closed (see `close`).  An attempt that
-somebody gave up by a marker, because its owner took long, ends without effect, and the owner tries again under another id.
+another process gave up by a marker, because its owner took long, ends without effect, and the owner tries again under another id.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def written(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
 
 
 def give_up(parts: Sequence[Part]) -> None:
-    """Closes what is prepared without data, if the decision was not sent.  What cannot be closed now is closed by whoever meets it."""
+    """Closes what is prepared without data, if the decision was not sent.  What cannot be closed now is closed by the next process that meets it."""
     if any(p.is_sent for p in parts):
         return
     for part in parts:
@@ -172,7 +172,7 @@ def _prepare(part: Part, home: Part, tables: int) -> bool:
     part.phase("before_put")
     try:
         won = outcome.put(part.state, head, lambda: bytes_on(head, info, txns=[opens(head.metadata.id, prepared.version)]), info["txnId"])
-    except CommitUnknown as e:  # whoever finds it gives it up, for this transaction is never decided
+    except CommitUnknown as e:  # the next process that finds it gives it up, for this transaction is never decided
         raise StorageError(
             f"the store did not say whether the transaction was prepared in this table, so nothing of it is committed: {e}", table=part.path
         ) from e
@@ -185,7 +185,7 @@ def _prepare(part: Part, home: Part, tables: int) -> bool:
 
 
 def _decided(home: Part, others: Sequence[Part]) -> bool:
-    """Puts the home's version; whether it won.  Raises CommitUnknown: then the log of the home will say it, to whoever asks."""
+    """Puts the home's version; whether it won.  Raises CommitUnknown: then the log of the home has the decision."""
     home.record = {"decided": [{"table": p.path, "prepared": p.prepared.version} for p in others if p.prepared is not None]} if others else {}
     home.phase("before_put")
     with home.watch.time("put"):

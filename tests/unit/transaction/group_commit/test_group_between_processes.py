@@ -22,7 +22,7 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.advice.writers import participants, told, writer_of
+from rowlock.advice.writers import participant_texts, participants, writer_of
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException, RowlockError
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -101,7 +101,7 @@ def test_a_leader_takes_what_others_have_posted() -> None:
 
 
 def test_the_history_names_all_who_took_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version's commitInfo has the leader's name alone: the appends of other processes and applications in it are told beside, to people and to DESCRIBE HISTORY."""
+    """A version's commitInfo has the leader's name alone: the appends of other processes and applications in it are participant_texts beside, to people and to DESCRIBE HISTORY."""
     a, b = world()
     for process, application, keys_of in ((b, "nightly", (1, 2)), (a, "hourly", (3,))):
         monkeypatch.setenv("ROWLOCK_APPLICATION", application)
@@ -112,18 +112,18 @@ def test_the_history_names_all_who_took_part(monkeypatch: pytest.MonkeyPatch) ->
     assert info is not None and writer_of(info.raw).application == "hourly"
     assert {writer.application: appends for writer, appends in participants(info.raw).items()} == {"hourly": 1, "nightly": 2}
     where = f"({socket.gethostname()}, process {os.getpid()})"
-    assert told(info.raw) == ["3 appends in one commit:", f"2 by nightly {where}", f"1 by hourly {where}"]
-    assert info.raw["operationParameters"]["participants"] == " ".join([told(info.raw)[0], ", ".join(told(info.raw)[1:])])
+    assert participant_texts(info.raw) == ["3 appends in one commit:", f"2 by nightly {where}", f"1 by hourly {where}"]
+    assert info.raw["operationParameters"]["participants"] == " ".join([participant_texts(info.raw)[0], ", ".join(participant_texts(info.raw)[1:])])
 
 
 def test_a_history_with_many_or_damaged_names() -> None:
     """The words stay short, and what another program wrote there stops nobody."""
     of = [{"writer": {"application": f"job {n}", "host": "h", "process": n}} for n in range(30)]
-    found = told({"rowlock": {"members": of}})
+    found = participant_texts({"rowlock": {"members": of}})
     assert len(found) == 12 and found[0] == "30 appends in one commit:" and found[-1] == "20 by 20 other writers"
     for members in (None, 7, [], [of[0]], ["x", 3], {"a": 1}):
-        assert told({"rowlock": {"members": members}}) == []
-    assert told({"rowlock": {"members": [{"writer": 3}, {}]}, "engineInfo": "other/1"}) == ["2 appends in one commit:", "2 by other/1"]
+        assert participant_texts({"rowlock": {"members": members}}) == []
+    assert participant_texts({"rowlock": {"members": [{"writer": 3}, {}]}, "engineInfo": "other/1"}) == ["2 appends in one commit:", "2 by other/1"]
 
 
 def test_the_post_of_a_dead_process_is_committed_once() -> None:
@@ -343,7 +343,7 @@ for i in range(10_000):
 
 
 def test_kill_9_of_leaders_and_followers(tmp_path: Path) -> None:
-    """Whoever dies, whenever: each commit that was told to be there is there once, and the others go on."""
+    """Whoever dies, whenever: each commit that was participant_texts to be there is there once, and the others go on."""
     table = str(tmp_path / "table")
     store = LocalStore(table)
     host = Process(store=store)
@@ -355,7 +355,7 @@ def test_kill_9_of_leaders_and_followers(tmp_path: Path) -> None:
         return subprocess.Popen([sys.executable, "-c", WORKER, table, tests, str(n)], stdout=subprocess.PIPE, text=True, env=env)
 
     workers = {n: start(n) for n in range(4)}
-    told: dict[int, list[Any]] = {n: [] for n in range(6)}
+    participant_texts: dict[int, list[Any]] = {n: [] for n in range(6)}
     for n, w in workers.items():
         assert w.stdout is not None and w.stdout.readline() == "ready\n", n
     log = TableLog(store)
@@ -372,22 +372,22 @@ def test_kill_9_of_leaders_and_followers(tmp_path: Path) -> None:
         workers[victim].send_signal(signal.SIGKILL)
     for n, w in workers.items():
         out, _ = w.communicate()
-        told[n] = [json.loads(line) for line in out.splitlines() if line.endswith("]")]
+        participant_texts[n] = [json.loads(line) for line in out.splitlines() if line.endswith("]")]
     last = run(host.table, parse("APPEND (-1)"))
     host.lead(host.post(-2))  # takes along what the dead have left
     commits = log.commits(0, log.latest().version)
     where = {t: c.version for c in commits for t in c.txn_ids}
     assert len(where) == sum(len(c.txn_ids) for c in commits), "no transaction is in two versions"
-    for lines in told.values():
+    for lines in participant_texts.values():
         for k, version, txn_id, size in lines:
             assert where[txn_id] == version and size == len(commits[version - 1].txn_ids), k
     found = keys(host)
-    assert len(found) == len(set(found)) and set(found) >= {k for lines in told.values() for k, *_ in lines}
+    assert len(found) == len(set(found)) and set(found) >= {k for lines in participant_texts.values() for k, *_ in lines}
     assert last.version is not None and any(len(c.txn_ids) > 1 for c in commits), "there were groups"
 
 
 def test_committed_means_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member is told of a version only when the log has it in that version."""
+    """A member is participant_texts of a version only when the log has it in that version."""
     a, b = world()
     guest = a.post(1)
     took: list[Callable[[], None]] = []
@@ -523,8 +523,8 @@ def test_a_group_put_where_the_log_was_cleaned_up_is_told_to_every_member() -> N
     assert {1, 2, 3}.isdisjoint(keys(Process(store=a.state.store)))
 
 
-@pytest.mark.parametrize(("moved_by_ms", "told"), [(60_000, "a receipt"), (0, "unknown")])
-def test_a_member_whose_version_is_the_first_that_is_left_is_told_so(moved_by_ms: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("moved_by_ms", "participant_texts"), [(60_000, "a receipt"), (0, "unknown")])
+def test_a_member_whose_version_is_the_first_that_is_left_is_told_so(moved_by_ms: int, participant_texts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The version before was cleaned up after the commit, as clean-ups do; where the times of files do not tell, nothing is said."""
     a, b = world()
     guest = a.post(1)
@@ -535,11 +535,11 @@ def test_a_member_whose_version_is_the_first_that_is_left_is_told_so(moved_by_ms
     now = clock.now_ms()
     monkeypatch.setattr(clock, "now_ms", lambda: now)
     cleaned_up_behind(1, a, moved_by_ms=0)
-    if told == "unknown":
+    if participant_texts == "unknown":
         for key, (data, _) in objects.items():
             objects[key] = (data, now)
     assert not guest.follow(a.state.refresh())
-    if told == "unknown":
+    if participant_texts == "unknown":
         assert isinstance(guest.error, CommitUnknown)
     else:
         assert guest.receipt is not None and guest.receipt.version == 1
