@@ -60,7 +60,7 @@ def sections(matrix: dict[str, Any]) -> Iterator[str]:
     steps = [[f"**{a['title']}**", a["repair"], a["fail"]] for a in matrix["application"].values()]
     yield f"## Steps of applications\n\nOurs is a step of an application (`txn` with an appId) that appends.\n\n{table(['first came', 'repair', 'fail'], steps)}\n"
     statements = [[f"**{a.title}**", side, f"`{a.statement}`"] for side, list_ in (("ours", ours), ("first came", winners)) for a in list_]
-    yield f"## What each stands for\n\n{table(['', '', 'statement in the tests'], statements)}\n"
+    yield f"## The statements\n\n{table(['', '', 'statement in the tests'], statements)}\n"
     opened = [f"- {a.title}: {a.open}" for side in ("ours", "winners") for a in actions(matrix[side]) if a.open]
     names = {a.key: a.title for side in ("ours", "winners") for a in actions(matrix[side])}
     opened += [f"- {names[t]}, when {names[w]} came first: {cell['open']}" for t, row in matrix["cells"].items() for w, cell in row.items() if "open" in cell]
