@@ -14,14 +14,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rowlock.advice.writers import Fields, Writer, engine_of, own_writer, writer_of
+from rowlock.protocol.properties import TableProperties
 
 Outcome = Literal["committed", "conflict", "refused", "unknown", "abandoned"]
 """How a run ended: committed; conflict: a policy raised; refused: the statement fails at the head, such as a second match in
 MERGE; unknown: it could not be determined whether the put landed; abandoned: the user's code in the block raised."""
 FAILED: tuple[Outcome, ...] = ("conflict", "refused", "unknown", "abandoned")
 
-FILE_BYTES = 1 << 30
-"""The size that OPTIMIZE gives a file, unless delta.targetFileSize sets another."""
 MAX_OVERLAPPING = 200
 """The most overlapping commits that are examined for each run; the newest ones are representative."""
 _APPENDS = ("WRITE", "STREAMING UPDATE", "COPY INTO", "ADD", "RESTORE")
@@ -177,7 +176,7 @@ class Layout:
     keys: tuple[tuple[str, ...], ...] = ()
     clustered_by: tuple[tuple[str, ...], ...] = ()
     size_bytes: int = 0
-    target_bytes: int = FILE_BYTES
+    target_bytes: int = TableProperties().target_file_bytes
 
 
 @dataclass(frozen=True)

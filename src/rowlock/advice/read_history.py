@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from rowlock.advice import attempts
-from rowlock.advice.history import FILE_BYTES, FileChanges, History, Layout, Run, in_order, run_of_attempt, run_of_commit
+from rowlock.advice.history import FileChanges, History, Layout, Run, in_order, run_of_attempt, run_of_commit
 from rowlock.exceptions import TableNotFound
 from rowlock.limits import limits
 from rowlock.log.segment import list_log
@@ -63,16 +63,12 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
         whole=bool(wanted) and wanted[0].version == 0,
         unrecorded=before.unrecorded + sum(n for raw in records if isinstance(n := raw.get("unrecorded"), int)),
         newest_attempt=newest,
-        layout=_layout(snapshot),
-    )
-
-
-def _layout(snapshot: Snapshot) -> Layout:
-    return Layout(
-        keys=tuple(possible_keys(snapshot.schema, snapshot.properties, snapshot.partition_columns)),
-        clustered_by=snapshot.clustering_columns,
-        size_bytes=snapshot.files.total_size_bytes,
-        target_bytes=snapshot.properties.target_file_bytes or FILE_BYTES,
+        layout=Layout(
+            keys=tuple(possible_keys(snapshot.schema, snapshot.properties, snapshot.partition_columns)),
+            clustered_by=snapshot.clustering_columns,
+            size_bytes=snapshot.files.total_size_bytes,
+            target_bytes=snapshot.properties.target_file_bytes,
+        ),
     )
 
 

@@ -166,14 +166,14 @@ class LiveFiles:
         alive_masks = (np.ones(base.frame.num_rows, dtype=np.bool_) for base in merged)
         return LiveFiles((*bases, *merged), (*masks, *alive_masks), {}, self._count, self._size_bytes)
 
-    def prune(self, predicate: Predicate | None, schema: StructType, partition_columns: Sequence[str], timezone: str | None = None) -> list[AddFile]:
+    def prune(self, predicate: Predicate | None, schema: StructType, partition_columns: Sequence[str]) -> list[AddFile]:
         """The live files that may contain a row satisfying the predicate; never too few.
 
         `timezone` is the session's, for timestamp partition values without a time zone in old tables; None keeps such files.
         """
         if predicate is None:
             return list(self.adds())
-        pruner = pruning.FilePruner(predicate, schema, partition_columns, timezone)
+        pruner = pruning.FilePruner(predicate, schema, partition_columns)
         out: list[AddFile] = []
         for base, mask in zip(self._bases, self._masks, strict=True):
             left = base.frame.filter(arrays.of_numpy(mask & pruner.match_bounds(base.bounds, base.frame.num_rows)))

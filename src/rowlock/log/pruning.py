@@ -84,8 +84,8 @@ def files_that_may_match(predicate: Predicate, values: Sequence[Mapping[str, Any
 class FilePruner:
     """Tests the files of one table against one condition."""
 
-    def __init__(self, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], timezone: str | None = None) -> None:
-        self._predicate, self._schema, self._timezone = predicate, schema, timezone
+    def __init__(self, predicate: Predicate, schema: StructType, partition_columns: Sequence[str]) -> None:
+        self._predicate, self._schema = predicate, schema
         self._partitions: list[StructField] = [f for name in partition_columns if (f := schema.find(name)) is not None]
         read = {c[0].lower() for c in columns_of(predicate)}
         self._read_partitions = [f for f in self._partitions if f.name.lower() in read]
@@ -111,12 +111,12 @@ class FilePruner:
             if f.physical_name not in raw:
                 continue
             text = raw[f.physical_name]
-            if self._timezone is None and f.type == PrimitiveType("timestamp") and text and not partition_values.states_zone(text):
+            if f.type == PrimitiveType("timestamp") and text and not partition_values.states_zone(text):
                 continue
             key = f.physical_name, text
             try:
                 if key not in self._cache:
-                    self._cache[key] = partition_values.parse(text, f.type, self._timezone or "UTC")
+                    self._cache[key] = partition_values.parse(text, f.type)
                 out[f.name] = self._cache[key]
             except CorruptLog:
                 continue

@@ -204,7 +204,7 @@ class TableLog:
         for version in reversed(versions):
             if limit is not None and len(out) >= limit:
                 break
-            if (commit := replay.read_commit(self.store, version, _is_no_file)) is not None:
+            if (commit := replay.read_commit(self.store, version, lambda line: not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"')))) is not None:
                 out.append(commit)
         return out
 
@@ -277,10 +277,6 @@ class TableLog:
 def _cleaned_up(previous: Snapshot, newest: Snapshot) -> bool:
     """Whether a log that lost the commit of `previous` was merely cleaned up, rather than replaced by another log."""
     return newest.metadata.id == previous.metadata.id and newest.version - newest.commits_since_checkpoint >= previous.version
-
-
-def _is_no_file(line: bytes) -> bool:
-    return not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"'))
 
 
 def _size_in_memory(commit: Commit) -> int:

@@ -23,14 +23,13 @@ from rowlock.protocol.clustering import Clustering, cube_of, run_of, state_of_fi
 from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, column_name, column_path, type_names
 from rowlock.protocol.session_settings import Settings
 
-TARGET_BYTES = 1024 * 1024 * 1024
 DEAD_SHARE = 0.05
 Bins = tuple[tuple[str, ...], ...]
 
 
 def target_bytes(snapshot: Snapshot, asked: int | None = None) -> int:
     """The size in bytes up to which files are packed into one output: `asked`, else delta.targetFileSize, else 1 GiB."""
-    return asked or snapshot.properties.target_file_bytes or TARGET_BYTES
+    return asked or snapshot.properties.target_file_bytes
 
 
 def small_files(files: Iterable[AddFile], written: Iterable[AddFile], below: int, least: int) -> list[AddFile]:

@@ -82,10 +82,6 @@ def _turned(corner: int, by: int, directions: int) -> int:
     return ((corner << by) | (corner >> (directions - by))) & ((1 << directions) - 1)
 
 
-def _gray(number: int) -> int:
-    return number ^ (number >> 1)
-
-
 def _from_gray(code: int) -> int:
     number = 0
     while code:
@@ -95,7 +91,8 @@ def _from_gray(code: int) -> int:
 
 def _entry(number: int) -> int:
     """The corner of the smaller cube of this number at which the curve enters it."""
-    return 0 if number == 0 else _gray((number - 1) // 2 * 2)
+    even = max(0, (number - 1) // 2 * 2)
+    return even ^ (even >> 1)
 
 
 def _exit_axis(number: int, directions: int) -> int:

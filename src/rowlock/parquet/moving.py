@@ -183,8 +183,8 @@ class _Mover:
                 size = metadata.row_group(group).num_rows
                 alive = int(mask[at : at + size].sum())
                 if before < end and first < before + alive:
-                    portions = opened.portions(group, _portion_rows(size, metadata.row_group(group).total_byte_size), also)
-                    yield from self._living_in(portions, mask, at, first - before, end - before, file)
+                    at_once = max(1, min(_PORTION_ROWS, size * _PORTION_BYTES // max(1, metadata.row_group(group).total_byte_size)))
+                    yield from self._living_in(opened.portions(group, at_once, also), mask, at, first - before, end - before, file)
                 at, before = at + size, before + alive
 
     def _living_in(
@@ -216,7 +216,3 @@ def _in_one_piece(parts: list[pa.Table]) -> pa.Table:
         columns[name] = left.column(0).combine_chunks()
         left = left.remove_column(0)
     return pa.table(columns)
-
-
-def _portion_rows(num_rows: int, size_bytes: int) -> int:
-    return max(1, min(_PORTION_ROWS, num_rows * _PORTION_BYTES // max(1, size_bytes)))

@@ -17,7 +17,7 @@ from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.column_values import DEFAULTS, column_defaults
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
 from rowlock.protocol.delta_properties import find
-from rowlock.protocol.features import FEATURES, READABLE, V2_CHECKPOINTS, WRITABLE, lowest_protocol, reader_features, writer_features
+from rowlock.protocol.features import FEATURES, READABLE, V2_CHECKPOINTS, WRITABLE, reader_features, writer_features
 from rowlock.protocol.properties import PROTECTION, is_true
 from rowlock.protocol.schema import REMOVING_MAPPING, TYPE_CHANGES, check_characters, map_fields, parse_schema, schema_json
 
@@ -177,11 +177,6 @@ def check_own_traces(name: str, uses: Uses, table: str) -> None:
         raise StatementRefused(text, what=name, table=table)
     if name == COLUMN_MAPPING:
         check_characters(parse_schema(uses.metadata.schema_string, table), table, REMOVING_MAPPING)
-
-
-def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """The lowest protocol with the other features."""
-    return lowest_protocol(reader_features(protocol) - {name}, writer_features(protocol) - {name})
 
 
 def with_properties(metadata: Metadata, changes: Mapping[str, str | None]) -> Metadata:

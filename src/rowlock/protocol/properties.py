@@ -253,8 +253,8 @@ class TableProperties:
     """How many leaf columns, from the first, have statistics; -1 means all."""
     stats_text_characters = _integer("delta.dataSkippingStringPrefixLength", 32)
     """How many characters of a text's bounds statistics hold."""
-    target_file_bytes = _Property("delta.targetFileSize", lambda text: bytes_of(text or ""))
-    """In bytes (given as a number, or like `128mb`); None if the table does not set it."""
+    target_file_bytes = _Property("delta.targetFileSize", lambda text: bytes_of(text or "") or 1 << 30)
+    """The size in bytes that OPTIMIZE gives a file, given as a number or like `128mb`."""
     _prefix_length = _integer("delta.randomPrefixLength", 2)
     _random_prefixes = _boolean("delta.randomizeFilePrefixes")
     log_retention_ms = _retention(_LOG_RETENTION, "interval 30 days")

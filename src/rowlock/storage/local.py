@@ -308,7 +308,9 @@ class LocalStore(FolderStore):
             if entry.is_dir():
                 if recursive and not entry.is_symlink():  # a link's target may be outside the table
                     yield from self._walk(key, True, start_after)
-            elif not _is_temporary_or_checksum(entry.name) and (start_after is None or key > start_after):
+            elif entry.name.startswith(".") and entry.name.endswith((".tmp", ".crc")):
+                continue  # this store's temporary file, or the checksum that Hadoop puts beside its files
+            elif start_after is None or key > start_after:
                 yield key
 
     @named("delete")
@@ -321,11 +323,6 @@ class LocalStore(FolderStore):
 
     def exists(self, key: str = "") -> bool:
         return self.system.exists(self._path(key) if key else self.root)
-
-
-def _is_temporary_or_checksum(name: str) -> bool:
-    """Whether a file is a temporary file of this store, or a checksum file that Hadoop puts beside every file."""
-    return name.startswith(".") and name.endswith((".tmp", ".crc"))
 
 
 PATIENCE_S = 1.0

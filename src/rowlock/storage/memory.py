@@ -83,6 +83,10 @@ class MemoryStore(Digested):
         current = self._objects.get(check_key(key))
         return None if current is None else len(current[0])
 
+    def tag(self, key: str) -> str | None:
+        current = self._objects.get(check_key(key))
+        return None if current is None else tag_of(current[0])
+
     def modified_ms(self, key: str) -> int | None:
         current = self._objects.get(check_key(key))
         return None if current is None else current[1]

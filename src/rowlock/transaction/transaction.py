@@ -154,8 +154,8 @@ class StagingTransaction:
 
     def _staged(self, plan: Plan) -> Mapping[str, Any] | None:
         while not self.txn.already_committed:
-            if self._begins_anew(self._line.join_unplanned(self.txn)):
-                continue
+            if self.txn.options.lock == "table" and self._begins_anew(self._line.join(self.txn, ())):
+                continue  # every statement would wait, and planning an append may stage its rows already
             start = clock.monotonic_s()
             statements, parameters = plan(self.txn.base)
             planned_s = clock.monotonic_s() - start

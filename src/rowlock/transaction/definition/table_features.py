@@ -213,13 +213,13 @@ def _is_truncated(state: SharedState, head: Snapshot) -> bool:
 
 def _downgrade(head: Snapshot, feature: str, *, guarded: bool) -> HeadActions:
     """The protocol without the feature, where the head has no trace of it; `guarded`: with checkpoint protection up to this version."""
-    removal, listed = feature_removal.REMOVALS[feature], features.reader_features(head.protocol) | features.writer_features(head.protocol)
-    if feature not in listed or (found := removal.trace(_uses(head))):
-        text = f"Feature {feature} cannot be dropped: another writer changed the table meanwhile ({'it was dropped' if feature not in listed else found}); run it again"
+    removal, readers, writers = feature_removal.REMOVALS[feature], features.reader_features(head.protocol), features.writer_features(head.protocol)
+    if feature not in readers | writers or (found := removal.trace(_uses(head))):
+        text = f"Feature {feature} cannot be dropped: another writer changed the table meanwhile ({'it was dropped' if feature not in readers | writers else found}); run it again"
         condition = named("DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL", concurrentCommit=head.version)
         raise StatementRefused(text, what=feature, table=head.table, condition=condition)
     feature_removal.check_not_needed(head.protocol, feature, head.table)
-    protocol, changes = feature_removal.without_feature(head.protocol, feature), dict.fromkeys(removal.loses)
+    protocol, changes = features.lowest_protocol(readers - {feature}, writers - {feature}), dict.fromkeys(removal.loses)
     if guarded:
         protocol = features.with_feature(protocol, feature_removal.CHECKPOINT_PROTECTION)
         changes[PROTECTION] = str(head.version + 1)

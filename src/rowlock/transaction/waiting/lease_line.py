@@ -178,10 +178,6 @@ class LeaseLine:
         self._waited_s += clock.monotonic_s() - start
         return (lease is not None or patience_s > 0) and self._state.refresh().version != txn.read_version
 
-    def join_unplanned(self, txn: Committing) -> bool:
-        """Waits before planning if every statement would have to wait (`lock=table`), since planning an append may stage its rows already."""
-        return txn.options.lock == "table" and self.join(txn, ())
-
     def account(self, txn: Committing) -> None:
         """Adds the seconds waited to the transaction's stopwatch, for the receipt."""
         if self._waited:
