@@ -63,10 +63,15 @@ def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | Non
 
 def vector_json(vector: DeletionVectorDescriptor) -> Json:
     """The JSON object of a deletion vector descriptor."""
-    out: Json = {"storageType": vector.storage_type, "pathOrInlineDv": vector.path_or_inline_dv}
-    if vector.offset is not None:
-        out["offset"] = vector.offset
-    return out | {"sizeInBytes": vector.size_bytes, "cardinality": vector.cardinality}
+    return _without_nulls(
+        {
+            "storageType": vector.storage_type,
+            "pathOrInlineDv": vector.path_or_inline_dv,
+            "offset": vector.offset,
+            "sizeInBytes": vector.size_bytes,
+            "cardinality": vector.cardinality,
+        }
+    )
 
 
 def add_from(raw: Json, root: str | None = None) -> AddFile:
@@ -91,19 +96,18 @@ def add_from(raw: Json, root: str | None = None) -> AddFile:
 
 def add_json(add: AddFile) -> Json:
     """The JSON object of an `add` action."""
-    out: Json = {
-        "path": add.log_path or paths.encode(add.path),
-        "partitionValues": dict(add.partition_values),
-        "size": add.size_bytes,
-        "modificationTime": add.modification_time_ms,
-        "dataChange": add.data_change,
-    }
-    if add.stats is not None:
-        out["stats"] = add.stats
-    _put_file_extras(out, add)
-    if add.clustering_provider is not None:
-        out["clusteringProvider"] = add.clustering_provider
-    return out
+    return _without_nulls(
+        {
+            "path": add.log_path or paths.encode(add.path),
+            "partitionValues": dict(add.partition_values),
+            "size": add.size_bytes,
+            "modificationTime": add.modification_time_ms,
+            "dataChange": add.data_change,
+            "stats": add.stats,
+            **_of_file(add),
+            "clusteringProvider": add.clustering_provider,
+        }
+    )
 
 
 def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
@@ -128,31 +132,28 @@ def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
 
 def remove_json(remove: RemoveFile) -> Json:
     """The JSON object of a `remove` action."""
-    out: Json = {"path": remove.log_path or paths.encode(remove.path)}
-    if remove.deletion_timestamp_ms is not None:
-        out["deletionTimestamp"] = remove.deletion_timestamp_ms
-    out["dataChange"] = remove.data_change
-    if remove.extended_file_metadata is not None:
-        out["extendedFileMetadata"] = remove.extended_file_metadata
-    if remove.partition_values is not None:
-        out["partitionValues"] = dict(remove.partition_values)
-    if remove.size_bytes is not None:
-        out["size"] = remove.size_bytes
-    if remove.stats is not None:
-        out["stats"] = remove.stats
-    _put_file_extras(out, remove)
-    return out
+    return _without_nulls(
+        {
+            "path": remove.log_path or paths.encode(remove.path),
+            "deletionTimestamp": remove.deletion_timestamp_ms,
+            "dataChange": remove.data_change,
+            "extendedFileMetadata": remove.extended_file_metadata,
+            "partitionValues": None if remove.partition_values is None else dict(remove.partition_values),
+            "size": remove.size_bytes,
+            "stats": remove.stats,
+            **_of_file(remove),
+        }
+    )
 
 
-def _put_file_extras(out: Json, file: AddFile | RemoveFile) -> None:
-    if file.tags is not None:
-        out["tags"] = string_values(file.tags)
-    if file.deletion_vector is not None:
-        out["deletionVector"] = vector_json(file.deletion_vector)
-    if file.base_row_id is not None:
-        out["baseRowId"] = file.base_row_id
-    if file.default_row_commit_version is not None:
-        out["defaultRowCommitVersion"] = file.default_row_commit_version
+def _of_file(file: AddFile | RemoveFile) -> Json:
+    """The fields that both actions on files have at their end."""
+    return {
+        "tags": None if file.tags is None else string_values(file.tags),
+        "deletionVector": None if file.deletion_vector is None else vector_json(file.deletion_vector),
+        "baseRowId": file.base_row_id,
+        "defaultRowCommitVersion": file.default_row_commit_version,
+    }
 
 
 def metadata_from(raw: Json) -> Metadata:

@@ -93,10 +93,6 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _COUNT_FIRST = re.compile(r'\{\s*"numRecords"\s*:\s*\d')
 
 
-class _Number(str):
-    """A number as exact text, written into the JSON without quotes."""
-
-
 def indexed_leaves(
     schema: StructType, *, num_indexed: int = 32, stats_columns: Sequence[str] | None = None, partition_columns: Iterable[str] = ()
 ) -> list[tuple[ColumnPath, DataType]]:
@@ -266,7 +262,7 @@ def _put_bounds(
     elif name == "date":
         low, high = _day_text(low), _day_text(high)
     elif isinstance(type_, DecimalType):
-        low, high = _Number(format(low, "f")), _Number(format(high, "f"))
+        low, high = orjson.Fragment(format(low, "f")), orjson.Fragment(format(high, "f"))  # exact
     elif isinstance(low, float):
         low = None if not math.isfinite(low) else -0.0 if low == 0 else low
         high = None if not math.isfinite(high) else 0.0 if high == 0 else high
@@ -319,18 +315,8 @@ def _nested(values: Mapping[ColumnPath, Any]) -> dict[str, Any]:
 
 
 def _render(num_records: int, lows: Mapping[ColumnPath, Any], highs: Mapping[ColumnPath, Any], nulls: Mapping[ColumnPath, int]) -> str:
-    parts = {"minValues": lows, "maxValues": highs, "nullCount": nulls}
-    body = ",".join(f'"{name}":{_json(_nested(values))}' for name, values in parts.items())
-    return f'{{"numRecords":{num_records},{body},"tightBounds":true}}'
-
-
-def _json(value: Any) -> str:
-    """The value as JSON text, with exact decimals."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_json(str(k))}:{_json(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, _Number):
-        return str(value)
-    return str(value) if type(value) is int else orjson.dumps(value).decode()
+    parts = {"minValues": _nested(lows), "maxValues": _nested(highs), "nullCount": _nested(nulls)}
+    return orjson.dumps({"numRecords": num_records, **parts, "tightBounds": True}).decode()
 
 
 def widened(stats: str | None, num_records: int | None = None) -> str | None:
@@ -347,10 +333,10 @@ def widened(stats: str | None, num_records: int | None = None) -> str | None:
         if body.endswith('"tightBounds":true}'):
             return body[: -len("true}")] + "false}"
     try:
-        parsed = json.loads(body, parse_float=_Number)  # keeps numbers as exact text
+        parsed = json.loads(body, parse_float=orjson.Fragment, parse_int=orjson.Fragment)  # numbers as they are written
     except ValueError:
         parsed = None
     parsed = parsed if isinstance(parsed, dict) else {}
     if num_records is not None and "numRecords" not in parsed:
         parsed = {"numRecords": num_records, **parsed}
-    return _json({**parsed, "tightBounds": False})
+    return orjson.dumps({**parsed, "tightBounds": False}).decode()
