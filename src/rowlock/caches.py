@@ -36,8 +36,7 @@ class Budget:
     @property
     def max_size(self) -> int:
         """The current value of the limit."""
-        max_size: int = getattr(limits(), self.limit)
-        return max_size
+        return int(getattr(limits(), self.limit))
 
     @property
     def size(self) -> int:
@@ -49,8 +48,7 @@ class Budget:
     def get(self, owner: int, key: Hashable) -> Any:
         """The value of an owner's key; None if it is not held."""
         with self._lock:
-            found = self._held.get((owner, key))
-            if found is None:
+            if (found := self._held.get((owner, key))) is None:
                 return None
             self._held.move_to_end((owner, key))
             return found[0]

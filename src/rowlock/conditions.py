@@ -169,7 +169,6 @@ _RAISED_AS: Mapping[str, Mapping[str, str]] = {
         "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST": "42703",
         "DELTA_ZORDERING_ON_PARTITION_COLUMN": "42P10",
     },
-    "ArithmeticException": {},
     UNSUPPORTED: {
         "DELTA_CANNOT_MODIFY_APPEND_ONLY": "42809",
         "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA": "0AKDC",

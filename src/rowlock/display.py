@@ -9,6 +9,7 @@ Facts = Sequence[tuple[str, Sequence[str]]]
 """Names, each with its lines of text; a name without lines is left out."""
 
 _SHOWN_NAMES = 8
+_UNITS_S = ((259_200, 86_400, "d"), (10_800, 3600, "h"), (300, 60, "min"), (0.1, 1, "s"))
 
 
 def aligned(title: str, facts: Facts) -> str:
@@ -59,6 +60,19 @@ def size(size_bytes: int) -> str:
     return f"{size_bytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"
 
 
+def duration(seconds: float, digits: int = 2) -> str:
+    """A length of time: `0 s`, `3 ms`, `0.25 s`, `70 s`, `12 min`, `3 d`; with more digits `4.99 s`."""
+    if seconds <= 0:
+        return "0 s"
+    amount, unit = next(((seconds / of, unit) for least, of, unit in _UNITS_S if seconds >= least), (1000 * seconds, "ms"))
+    return f"{amount:.0f} {unit}" if amount >= 10**digits - 0.5 else f"{amount:.{digits}g} {unit}"
+
+
+def first_line(error: object) -> str:
+    """The first line of an error's text; the name of its class where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def shortened(text: str, width: int) -> str:
     """The text without its middle where it is longer than `width`."""
     return text if len(text) <= width else f"{text[: width // 2]}…{text[-(width // 2 - 1) :]}"
@@ -101,5 +115,4 @@ def nearest(given: str, known: Iterable[str], likeness: float = 0.75) -> str | N
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """`; did you mean X?` with the known name that is most like a misspelt one; empty where none is like it."""
-    found = nearest(given, known)
-    return f"; did you mean {found}?" if found else ""
+    return f"; did you mean {found}?" if (found := nearest(given, known)) else ""

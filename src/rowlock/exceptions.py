@@ -83,11 +83,7 @@ class RowlockError(Exception):
         self, message: str, *, table: str | None = None, version: int | None = None, file: str | None = None, condition: Condition | None = None
     ) -> None:
         self.table, self.version, self.file, self.condition = table, version, file, condition
-        where = [f"table {table}"] if table else []
-        if version is not None:
-            where.append(f"version {version}")
-        if file:
-            where.append(f"file {file}")
+        where = [f"{what} {value}" for what, value in (("table", table), ("version", version), ("file", file)) if value not in (None, "")]
         text = message if condition is None else f"[{condition.name}] {message}"
         Exception.__init__(self, f"{text} [{', '.join(where)}]" if where else text)  # not PySpark's, which keeps no args
 

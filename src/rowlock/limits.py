@@ -167,8 +167,7 @@ _current: Limits | None = None
 def limits() -> Limits:
     """The current limits of this process.  Raises InvalidInput for an unknown name or invalid value in the environment."""
     global _current
-    found = _current
-    if found is None:
+    if (found := _current) is None:
         with _lock:
             found = _current = _current or from_environment(os.environ)
     return found

@@ -90,17 +90,13 @@ class _Recorder:
             "rowlock.txn_id": receipt.txn_id,
             "rowlock.attempts": receipt.attempts,
             "rowlock.rounds": receipt.rounds,
+            **({} if receipt.version is None else {"rowlock.version": receipt.version}),
+            **{f"rowlock.seconds.{phase}": value for phase, value in receipt.seconds.items()},
         }
-        if receipt.version is not None:
-            whole["rowlock.version"] = receipt.version
-        with self._span(seconds, whole | {f"rowlock.seconds.{phase}": value for phase, value in receipt.seconds.items()}) as span:
+        with self._span(seconds, whole) as span:
             for conflict in receipt.conflicts:
-                met: dict[str, str | int] = {
-                    "rowlock.version": conflict.version,
-                    "rowlock.operation": conflict.operation or "",
-                    "rowlock.rows_gone": conflict.rows_gone,
-                }
-                span.add_event("conflict", {**met, "rowlock.rows_born": conflict.rows_born})
+                met = dict[str, str | int](version=conflict.version, operation=conflict.operation or "", rows_gone=conflict.rows_gone)
+                span.add_event("conflict", {f"rowlock.{name}": value for name, value in {**met, "rows_born": conflict.rows_born}.items()})
 
     def failed(self, table: str, operation: str, error: BaseException) -> None:
         """Counts a transaction that failed, and makes its span."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import re
@@ -28,8 +29,6 @@ def zone_of(text: str) -> dt.tzinfo:
         if minutes < 60 and seconds < 60 and offset <= _MOST:
             return dt.timezone(-offset if found[1] == "-" else offset)
     elif _REGION.match(text):
-        try:
+        with contextlib.suppress(KeyError, OSError):
             return ZoneInfo(text)
-        except (KeyError, OSError) as e:
-            raise ValueError(f"{text!r} is no time zone that is known here") from e
     raise ValueError(f"{text!r} is no time zone that is known here")

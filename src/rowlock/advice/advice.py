@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from rowlock import display
 from rowlock.advice.costs import Costs, Pair, costs, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, Run
 from rowlock.advice.keys import advised_keys, hot_keys
 from rowlock.conflict.value import REPAIRABLE
+from rowlock.display import count, duration
 from rowlock.protocol.properties import KNOBS
 from rowlock.protocol.schema import column_name
 
@@ -167,21 +167,23 @@ def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair])
 def _lock_text(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> str:
     """Why this lock; empty where there is too little evidence."""
     if not measured.changes and not measured.failed:
-        appends = f"All {display.count(measured.appends, 'commit')} only add rows: appends never conflict, and need no lock."
+        appends = f"All {count(measured.appends, 'commit')} only add rows: appends never conflict, and need no lock."
         return appends if measured.appends else "No commit changed a row yet."
     if measured.changes + measured.failed < ENOUGH:
         return ""
-    service, lost, wait = measured.service_s or 0.0, _duration(measured.lost_s), _duration(measured.wait_s)
+    service, lost, wait = measured.service_s or 0.0, duration(measured.lost_s), duration(measured.wait_s)
     if lock == "none" and measured.lost_s <= WORTH_IT * service:
-        return f"A change takes {_duration(service)}, and loses {lost} of work to commits of others: too little for a lock. Waiting for one would take {wait} each."
+        return (
+            f"A change takes {duration(service)}, and loses {lost} of work to commits of others: too little for a lock. Waiting for one would take {wait} each."
+        )
     if lock != "none" and lock == current and measured.queued_s > QUEUE * service:
-        return f"Writers queue for the lock, {_duration(measured.queued_s)} each: it remains, for it hides the conflicts that it prevents."
-    vain = f"On average a change loses {lost} of work to commits of others: {_duration(measured.repair_s)} in repairs, {_duration(measured.thrown_s)} in tries thrown away"
+        return f"Writers queue for the lock, {duration(measured.queued_s)} each: it remains, for it hides the conflicts that it prevents."
+    vain = f"On average a change loses {lost} of work to commits of others: {duration(measured.repair_s)} in repairs, {duration(measured.thrown_s)} in tries thrown away"
     counted = "Lost work counts twice against waiting, since it also keeps machines busy."
     if lock == "none":
         return f"{vain}. With a lock it would wait {wait} for the {measured.beside:.1f} changes at the same time. {counted}"
     if lock == "partition":
-        partition = _duration(measured.partition_s or 0)
+        partition = duration(measured.partition_s or 0)
         return f"{vain}. With a lock it would wait {partition} for writers of the same partition, {wait} for all writers. {counted}"
     worst = next((p for p in ranked if p.met), None)
     pair = f" Most was lost by {worst.loser} to {worst.winner}: {worst.met} of the {worst.overlaps} times that they ran at once." if worst else ""
@@ -200,8 +202,8 @@ def _policy_reason(history: History) -> Reason | None:
     price = "how long one takes on this table is not known yet: ask again after some commits"
     if repairs:
         figures["repair_s"] = each = sum(repairs) / len(repairs)
-        price = f"{display.count(len(repairs), 'repair')} here took {_duration(each)} each"
-    text = f"{display.count(len(wasted), 'try', 'tries')} under {present} threw away {_duration(seconds)} and {display.count(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
+        price = f"{count(len(repairs), 'repair')} here took {duration(each)} each"
+    text = f"{count(len(wasted), 'try', 'tries')} under {present} threw away {duration(seconds)} and {count(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
     return Reason("rowlock.onConflict", text, figures)
 
 
@@ -220,7 +222,7 @@ def _granularity_reason(history: History) -> Reason | None:
         return None
     return Reason(
         "rowlock.granularity",
-        f"{display.count(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
+        f"{count(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
         {"tries": len(by_file), "to": "row"},
     )
 
@@ -243,7 +245,7 @@ def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
         kind = "partition" if hot_partitions(history) else "file"
         yield Reason(
             "hot",
-            f"{total:,} conflicts are spread over {display.count(len(places), kind)}; {top.meetings:,} of them are in {top.name}.",
+            f"{total:,} conflicts are spread over {count(len(places), kind)}; {top.meetings:,} of them are in {top.name}.",
             {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total},
         )
     keys = hot_keys(history, 1)
@@ -260,7 +262,7 @@ def _overwritten_reasons(history: History) -> Iterator[Reason]:
     rows = sum(o.rows for r in history.commits for o in r.overwrote if o.outcome != "dropped")
     if rows:
         commits = sum(bool(r.overwrote) for r in history.commits)
-        text = f"{display.count(commits, 'lockless commit')} overwrote what others had set in {display.count(rows, 'row')}; where each of these must count, rowlock.onConflict=repair keeps them all."
+        text = f"{count(commits, 'lockless commit')} overwrote what others had set in {count(rows, 'row')}; where each of these must count, rowlock.onConflict=repair keeps them all."
         yield Reason("overwritten", text, {"rows": rows, "commits": commits})
 
 
@@ -270,11 +272,11 @@ def _other_engine_reasons(history: History) -> Iterator[Reason]:
     if not theirs:
         return
     overlapped = sum(bool(history.overlapping(r)) for r in theirs)
-    text = f"{display.count(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
+    text = f"{count(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
     yield Reason("other engines", text, {"commits": len(theirs), "overlapped": overlapped})
     silent = sum(r.read_version is None for r in theirs if r.changes)
     if silent:
-        yield Reason("other engines", f"{display.count(silent, 'change')} of theirs do not record their read version.", {"silent": silent})
+        yield Reason("other engines", f"{count(silent, 'change')} of theirs do not record their read version.", {"silent": silent})
 
 
 def _options(history: History, measured: Costs) -> Iterator[tuple[str, str, Reason]]:
@@ -284,7 +286,9 @@ def _options(history: History, measured: Costs) -> Iterator[tuple[str, str, Reas
         yield "delta.enableDeletionVectors", "true", Reason("deletion vectors", text, {"copied": copied, "changed": changed})
     compacted = [r for r in history.runs if any(m.operation.upper().startswith(("OPTIMIZE", "COMPACT")) for m in r.met)]
     if len(compacted) >= 3 and history.properties.get("delta.enableRowTracking", "").lower() != "true":
-        text = f"{display.count(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
+        text = (
+            f"{count(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
+        )
         yield "delta.enableRowTracking", "true", Reason("row tracking", text, {"runs": len(compacted)})
     lost_appends = sum(r.attempts - 1 for r in history.commits if r.appends)
     appends = max(1, measured.appends)
@@ -303,7 +307,7 @@ def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]
     if not advised.keys:
         return None, ()
     parts = [f"{column_name(c)} in {advised.named[c]:,}" + (f" ({advised.joined[c]:,} joins)" if advised.joined.get(c) else "") for c in advised.keys]
-    text = f"Of {display.count(advised.statements, 'condition')} in statements, so many name a column: {'; '.join(parts)}. Clustered by these columns, a statement reads fewer files."
+    text = f"Of {count(advised.statements, 'condition')} in statements, so many name a column: {'; '.join(parts)}. Clustered by these columns, a statement reads fewer files."
     figures: dict[str, float | int | str] = {
         "statements": advised.statements,
         "keys": ", ".join(column_name(c) for c in advised.keys),
@@ -326,18 +330,9 @@ def _missing_evidence(history: History, measured: Costs) -> str:
     if not history.commits:
         parts.append("no commits")
     elif seen and seen < ENOUGH:
-        parts.append(f"{display.count(seen, 'change')}: too few for advice ({ENOUGH} are needed)")
+        parts.append(f"{count(seen, 'change')}: too few for advice ({ENOUGH} are needed)")
     elif seen and measured.service_s is None:
         parts.append("no commit records its duration: the cost of waiting is unknown")
     if history.unrecorded:
-        parts.append(f"{display.count(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: the losses are higher than shown")
+        parts.append(f"{count(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: the losses are higher than shown")
     return "; ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    """A duration as text: 0 s, 3 ms, 0.25 s, 12 s, 4 min."""
-    if seconds <= 0:
-        return "0 s"
-    if seconds < 0.1:
-        return f"{1000 * seconds:.2g} ms"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"

@@ -21,6 +21,7 @@ from sqlglot.errors import SqlglotError
 
 from rowlock.advice.history import History
 from rowlock.protocol.clustering import MOST_CURVE_COLUMNS
+from rowlock.protocol.schema import ColumnPath, lower_case
 
 _IDS = re.compile(r"#\d+L?")
 _LISTED = 5
@@ -153,7 +154,6 @@ _ALONE = 0.1
 """A column is worth a place among the keys if at least this share of the statements name it and none of the other keys,"""
 _TOGETHER = 0.5
 """or if this share names it at all: each further key makes the others less selective."""
-ColumnPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class AdvisedKeys:
 
 def advised_keys(history: History) -> AdvisedKeys:
     """The keys by the history's committed and failed statements; none where these are fewer than ENOUGH_STATEMENTS."""
-    known = {tuple(part.lower() for part in key): key for key in history.layout.keys}
+    known = {lower_case(key): key for key in history.layout.keys}
     texts = Counter(r.predicate for r in history.runs if r.predicate and not r.moves and not r.definition)
     named: Counter[ColumnPath] = Counter()
     joined: Counter[ColumnPath] = Counter()
@@ -192,7 +192,7 @@ def advised_keys(history: History) -> AdvisedKeys:
 
 def _key(path: ColumnPath, known: Mapping[ColumnPath, ColumnPath]) -> ColumnPath | None:
     """The column that a reference means: as it is written, else without the name of a table before it."""
-    lower = tuple(part.lower() for part in path)
+    lower = lower_case(path)
     return next((known[lower[n:]] for n in range(len(lower)) if lower[n:] in known), None)
 
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rowlock import extras
+from rowlock.display import first_line
 from rowlock.exceptions import InvalidInput, RowlockError
 
 P = ParamSpec("P")
@@ -68,7 +69,7 @@ def plain_errors() -> Iterator[None]:
             raise
         if isinstance(error, ModuleNotFoundError) and (remedy := extras.remedy(error.name or "")) is not None:
             error = RowlockError(f"this command needs the package {error.name}, which is not installed: {remedy}")
-        text = " ".join(str(error).split()) if isinstance(error, RowlockError) else f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        text = " ".join(str(error).split()) if isinstance(error, RowlockError) else f"{type(error).__name__}: {first_line(error)}"
         say(Text("error", style="bold red").append(f": {text}", style="not bold default"), Console(stderr=True))
         raise typer.Exit(2) from None
 

@@ -29,8 +29,8 @@ from rowlock.protocol.deletion_vector import living_mask
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
 from rowlock.protocol.intervals import Interval, of_rows
 from rowlock.protocol.predicates import Call, Column, Compare, IsNull, Literal, Or, Predicate
-from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, MapType, StructType, has_not_null
-from rowlock.protocol.statistics import footer_statistics, leaves_of, lower_case
+from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, MapType, StructType, has_not_null, lower_case
+from rowlock.protocol.statistics import footer_statistics, leaves_of
 from rowlock.storage.store import ObjectStore
 
 

@@ -166,6 +166,11 @@ class StructType:
 DataType: TypeAlias = PrimitiveType | DecimalType | ArrayType | MapType | StructType
 
 
+def lower_case(path: ColumnPath) -> ColumnPath:
+    """The path in lower case, to compare paths ignoring case."""
+    return tuple(part.lower() for part in path)
+
+
 def column_path(name: str) -> ColumnPath:
     """The path that a column's SQL name denotes: a dot outside of back quotes separates a struct from its field, and space around a part does not count.
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.protocol.arrow_types import to_arrow_type
-from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path
+from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path, lower_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,6 @@ def _leaves(path: ColumnPath, type_: pa.DataType, repeated: bool) -> Iterator[tu
         yield from _leaves(path, type_.value_type, True)
     else:
         yield path, repeated
-
-
-def lower_case(path: ColumnPath) -> ColumnPath:
-    """The path in lower case, to compare paths ignoring case."""
-    return tuple(part.lower() for part in path)
 
 
 def names_ignoring_case(name: str, there: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from rowlock.advice.advice import ENOUGH, MARGIN, advise, lock_for
 from rowlock.advice.costs import Costs, costs, overwritings, pairs, timeline
 from rowlock.advice.history import FileChanges, History, Run, in_order, run_of_attempt, run_of_commit
 from rowlock.advice.keys import comparisons, hot_keys
+from rowlock.display import duration
 from unit.advice import histories
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200")) // 6
@@ -284,3 +285,11 @@ def test_no_history_makes_advice_raise(commits: list[tuple[Any, FileChanges]], f
 )
 def test_predicates_name_keys(predicate: str, found: set[tuple[str, str, bool]]) -> None:
     assert set(comparisons(predicate)) == found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "digits", "text"), [(0, 2, "0 s"), (0.0996, 2, "100 ms"), (0.25, 2, "0.25 s"), (69.7, 2, "70 s"), (4.987, 3, "4.99 s"), (259_200, 2, "3 d")]
+)
+def test_durations_have_no_exponents(seconds: float, digits: int, text: str) -> None:
+    """99.6 ms were `1e+02 ms`."""
+    assert duration(seconds, digits) == text

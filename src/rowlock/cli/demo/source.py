@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from rowlock.cli.demo.load import Staged
+from rowlock.display import first_line
 from rowlock.exceptions import InvalidInput
 
 MOST_STREAMS = 3
@@ -60,7 +61,9 @@ def read(source: Path) -> pl.DataFrame:
     try:
         return pl.concat(parts, how="vertical_relaxed")
     except pl.exceptions.PolarsError as error:
-        raise InvalidInput(f"The files in {source} do not have the same columns: {_line(error)}. Give files of one shape, or one file.") from None
+        raise InvalidInput(
+            f"The files in {source} do not have the same columns: {first_line(error).rstrip('.')}. Give files of one shape, or one file."
+        ) from None
 
 
 def check_key(rows: pl.DataFrame, key: tuple[str, ...]) -> None:
@@ -96,7 +99,7 @@ def _read_one(path: Path, reader: Callable[[Path], pl.DataFrame]) -> pl.DataFram
     try:
         return reader(path)
     except (OSError, ValueError, pl.exceptions.PolarsError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"{path} cannot be read: {_line(error)}. Check that the file is complete and of the kind of its suffix.") from None
+        raise InvalidInput(f"{path} cannot be read: {first_line(error).rstrip('.')}. Check that the file is complete and of the kind of its suffix.") from None
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
@@ -197,7 +200,3 @@ def _streams(rows: pl.DataFrame, by: str | None) -> tuple[dict[str, pl.DataFrame
 def _stream_name(value: object, place: int) -> str:
     text = re.sub(r"[^\w.+-]+", "-", str(value)).strip("-")[:20] or "stream"
     return text if text not in ("optimize", "gdpr") else f"{text}-{place + 1}"
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

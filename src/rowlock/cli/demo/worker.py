@@ -24,6 +24,7 @@ import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.cli.demo.load import Load, merge_condition, open_load, predicate
 from rowlock.cli.demo.scoreboard import commit_event
+from rowlock.display import first_line
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.schema import quote
 
@@ -59,7 +60,7 @@ def main(table: str, work: str, role: str, name: str, seconds: float, cores: int
         send({"event": "done"})
     except Exception as error:  # noqa: BLE001  the process that waits for this one must learn of any error
         traceback.print_exc()
-        send({"event": "error", "message": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"})
+        send({"event": "error", "message": f"{type(error).__name__}: {first_line(error)}"})
         raise SystemExit(1) from None
     finally:
         sys.stderr.flush()

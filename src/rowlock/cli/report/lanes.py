@@ -69,7 +69,7 @@ class Axis:
             at = marks[-1]
         scale = (_RIGHT - _LEFT) / at if at else 0.0
         self._places = [_LEFT + scale * mark for mark in marks]
-        self.cuts = [Cut(_LEFT + scale * (a + b) / 2, scale * (b - a), _duration(idle / 1000)) for a, b, idle in gaps]
+        self.cuts = [Cut(_LEFT + scale * (a + b) / 2, scale * (b - a), display.duration(idle / 1000)) for a, b, idle in gaps]
 
     def x(self, at_ms: float) -> float:
         """The place of a time, in percent; times outside of all spans are put at the ends."""
@@ -122,13 +122,6 @@ def _clock(at_ms: float, step_s: float) -> str:
 def _day(at_ms: float) -> str:
     at = display.utc(at_ms)
     return "" if at is None else f"{at:%m-%d}"
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{1000 * seconds:.0f} ms"
 
 
 WORDS = {

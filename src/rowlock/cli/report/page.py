@@ -120,7 +120,7 @@ def _template() -> Template:
     environment.filters |= {
         "printable": printable,
         "n": lambda number: f"{number:,}",
-        "s": seconds,
+        "s": partial(display.duration, digits=3),
         "size": display.size,
         "moment": moment,
         "pc": lambda number: f"{number:.2f}%",
@@ -135,12 +135,3 @@ def printable(text: object, longest: int = _LONGEST) -> str:
     """Text of other writers for the page: characters that do not print are replaced, and long text is cut."""
     seen = "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in str(text)[: longest + 1])
     return seen if len(seen) <= longest else f"{seen[: longest - 1]}…"
-
-
-def seconds(value: float) -> str:
-    """Seconds with as many digits as help."""
-    if value < 0.0005:
-        return "0 s"
-    if value < 0.1:
-        return f"{1000 * value:.0f} ms"
-    return f"{value:.2f} s" if value < 10 else f"{value:,.1f} s" if value < 1000 else f"{value / 60:,.0f} min"

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from rowlock import progress
+from rowlock.display import first_line
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.check.finding import Finding, finding, first_line, of_files, of_versions, spans
+from rowlock.maintenance.check.finding import Finding, finding, of_files, of_versions, spans
 from rowlock.maintenance.check.log import Step
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, rows_schema

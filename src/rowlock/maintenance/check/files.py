@@ -14,10 +14,11 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowlock.display import first_line
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.check.finding import Finding, finding, first_line, of_files
+from rowlock.maintenance.check.finding import Finding, finding, of_files
 from rowlock.maintenance.check.log import Step
 from rowlock.maintenance.vacuum import folders_of_tables, paths_of
 from rowlock.protocol import names, paths

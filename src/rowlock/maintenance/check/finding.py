@@ -100,11 +100,6 @@ def finding(code: str, text: str, versions: Iterable[int] = (), files: Iterable[
     return Finding(level or usual, code, text, remedy, tuple(versions), tuple(files))
 
 
-def first_line(error: Exception) -> str:
-    """The first line of an error's message; the name of its class where it has none."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def of_files(code: str, what: str, problems: Sequence[tuple[str, str]]) -> list[Finding]:
     """One finding about files, each with its problem; none without files."""
     named = ", ".join(f"{path} ({why})" if why else path for path, why in problems[:_NAMED]) + (

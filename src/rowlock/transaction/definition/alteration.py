@@ -166,15 +166,15 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
         if {f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1} == set(schema.names):
             condition = named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(schema.names))
             raise SchemaMismatch("all columns of the table cannot be dropped; leave one", table=head.table, condition=condition)
-        for path in {tuple(part.lower() for part in p): p for p in paths}.values():
+        for path in {schemas.lower_case(p): p for p in paths}.values():
             schema = schema_edit.with_field(schema, path, lambda f: None, head.table)
         return creation.widened(head.metadata, schema, head.table)
 
     return _alter(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, asks_names=True)
 
 
-def _is_within(column: ColumnPath, path: Sequence[str]) -> bool:
-    return [part.lower() for part in column[: len(path)]] == [part.lower() for part in path]
+def _is_within(column: ColumnPath, path: ColumnPath) -> bool:
+    return schemas.lower_case(column[: len(path)]) == schemas.lower_case(path)
 
 
 def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[ColumnEdit]) -> Receipt:
@@ -184,7 +184,7 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
     StatementRefused for another type of a column that others are generated from and for a default where the protocol does not list the feature,
     InvalidInput where a column is named twice, UnsupportedFeature for NOT NULL or a default of a field in a struct.
     """
-    names = [tuple(p.lower() for p in e.path) for e in edits]
+    names = [schemas.lower_case(e.path) for e in edits]
     if twice := next((e.path for n, e in enumerate(edits) if names[n] in names[:n]), None):
         raise InvalidInput(f"The statement changes column {'.'.join(twice)} twice", table=state.store.root, condition=named("NOT_SUPPORTED_CHANGE_SAME_COLUMN"))
     for e in edits:
