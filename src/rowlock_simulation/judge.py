@@ -15,17 +15,20 @@ from rowlock.exceptions import ConcurrentTransactionException, CorruptLog, Delta
 from rowlock.locks import turns
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.names import commit_key
+from rowlock.protocol.properties import CHECKSUMS
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.altered import Defined, changed_otherwise, refused_without_reason
 from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
+from rowlock_simulation.described import misdescribed, unasked_checksums
 from rowlock_simulation.feed import Bag, Feed, VersionRows
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
+from rowlock_simulation.policies import goes_by_rows, overlooked, unfounded
 from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.retention import wrongly_deleted
 from rowlock_simulation.roles import COLUMNS, LOCKLESS, LONG, REMADE, SHARED
@@ -156,6 +159,7 @@ class Verdict:
         if commit.version and commit.info is not None and len(done) == len(commit.txn_ids) == 1:
             wrong = changed_otherwise(done[0], str(commit.info.operation), *self._defined[-2:])
             self.violations += [f"definition: in version {commit.version} {wrong}"] if wrong else []
+            self.violations += [f"commitInfo of version {commit.version} ({done[0]}): {text}" for text in misdescribed(commit, done[0], self._defined[-2])]
 
     def _check_feed(self, version: int) -> None:
         """The change data feed of a version is what it differs in from the one before."""
@@ -207,6 +211,10 @@ class Verdict:
                 serial.run(summed(states[outcome.done.bases[0]][0], outcome.action.sums))
             else:
                 self._check_metrics(serial, commit, outcome)
+                if goes_by_rows(outcome.action) and overlooked(outcome.action, states[outcome.read_at[txn_id]], states[-1], self._plan.generated):
+                    self.violations.append(
+                        f"policy: version {commit.version} ({outcome.name}) passes over what changed since version {outcome.read_at[txn_id]}"
+                    )
                 serial.run(*outcome.action.scripts)
 
     def _check_level(self, states: Sequence[State], version: int, outcome: Outcome, sums: tuple[str, int, int, int]) -> None:
@@ -256,10 +264,13 @@ class Verdict:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
             if o.status == "failed" and (without_reason(self._plan, o) or refused_without_reason(o.action, o.error, self._met(o))):
                 self.violations.append(f"{o.name} failed without a reason: {o.detail}")
+            if goes_by_rows(o.action) and o.read_at and unfounded(o.action, o.error, *self._read_and_met(o), self._plan.generated):
+                self.violations.append(f"{o.name} failed by what others did to other rows: {o.detail}")
             if self._fails_by_others(o):
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
             if len(at) > 1 and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} is in versions {at}")
+        self.violations += unasked_checksums(self._history, any(d.metadata.configuration.get(CHECKSUMS) == "true" for d in self._defined))
         self._check_steps()
         self._check_progress()
         self._check_numbers()
@@ -269,6 +280,11 @@ class Verdict:
         known = max((p.done.committed or 0 for p in self._outcomes if p.ended_at <= o.began_at and p.on_table == o.on_table), default=0)
         there = self._history.committed_us
         return [d for version, d in enumerate(self._defined) if version >= known and there.get(commit_key(version), 0) <= o.until_us]
+
+    def _read_and_met(self, o: Outcome) -> tuple[State, Sequence[State]]:
+        """What the last try has read, and every version after it that there was when it ended."""
+        read, there = list(o.read_at.values())[-1], self._history.committed_us
+        return self.states[read], [s for version, s in enumerate(self.states) if version > read and there.get(commit_key(version), 0) <= o.until_us]
 
     def _check_numbers(self) -> None:
         """No number of an identity column is given to two, whatever became of their rows."""

@@ -78,7 +78,7 @@ class _Recorder(Observer):
         if outcome is not None and own and txn.txn_id not in outcome.txn_ids:
             outcome.txn_ids.append(txn.txn_id)
             outcome.begun_on[txn.txn_id] = self._history.table
-        if name == "staged" and self.outcome is not None and self.outcome.action.is_lockless:
+        if name == "staged" and self.outcome is not None and self.outcome.action.kind == "statements":
             self.outcome.read_at.setdefault(txn.txn_id, txn.base.version)
         if self._scheduler.current is not None:
             self._scheduler.note(f"{name} {txn.txn_id[:8]}")

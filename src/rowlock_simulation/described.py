@@ -1,0 +1,41 @@
+"""Judges what a commit says of itself: its level of isolation, whether it is a blind append, whether rows kept their ids, and what its checksum is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rowlock.protocol.actions import Commit
+from rowlock_simulation.actions import Action
+from rowlock_simulation.altered import Defined
+from rowlock_simulation.definition import supports
+from rowlock_simulation.history import History
+from rowlock_simulation.memory.sql.script import Append, Optimize
+
+_LEVELS = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
+_PRESERVED, _PLACED = "delta.rowTracking.preserved", "compactedInto"
+_SUSPENDED = "delta.rowTrackingSuspended"
+
+
+def misdescribed(commit: Commit, action: Action, before: Defined) -> Iterator[str]:
+    """What `commitInfo` says other than is true of a commit of one action, as phrases."""
+    info = commit.info.raw if commit.info is not None else {}
+    if action.kind == "statements":
+        moves = all(isinstance(s, Optimize) for s in action.scripts)
+        level = "snapshot" if moves or action.is_lockless else action.options.get("isolation", "serializable")
+        if info.get("isolationLevel") != _LEVELS[level]:
+            yield f"its level is {info.get('isolationLevel')}, and not {_LEVELS[level]}"
+        blind = all(isinstance(s, Append) for s in action.scripts) and not commit.removes and commit.metadata is None
+        if info.get("isBlindAppend") is not blind:
+            yield f"isBlindAppend is {info.get('isBlindAppend')}"
+    if action.kind != "foreign":
+        tracked = supports(before.protocol, "rowTracking") and before.metadata.configuration.get(_SUSPENDED) != "true"
+        preserved = (info.get("tags") or {}).get(_PRESERVED)
+        if (preserved is not None) != tracked or (preserved == "false" and before.metadata.configuration.get("delta.enableRowTracking") == "true"):
+            yield f"{_PRESERVED} is {preserved}, where row tracking is {'assigned' if tracked else 'off'}"
+    if any(remove.data_change and _PLACED in (remove.tags or {}) for remove in commit.removes):
+        yield "a file whose rows changed says where they moved"
+
+
+def unasked_checksums(history: History, asked: bool) -> list[str]:
+    """The checksums of a table that asked for none in any version."""
+    return [] if asked else [f"checksum: {key} was written, and no version asks for it" for key in sorted(history.objects) if key.endswith(".crc")][:1]

@@ -1,0 +1,40 @@
+"""Judges the policies `fail` and `rerun` by row: a statement is committed where it changes the same rows as on the version that it has read, and fails only where not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException, RowlockError
+from rowlock_simulation.actions import Action
+from rowlock_simulation.serial import SerialTable, State
+
+
+def goes_by_rows(action: Action) -> bool:
+    """Whether an action is one statement under such a policy."""
+    return action.kind == "statements" and len(action.scripts) == 1 and not action.grows and action.options.get("granularity") == "row"
+
+
+def overlooked(action: Action, read: State, before: State, generated: Mapping[str, str]) -> bool:
+    """Whether a statement was committed after `before` although it changes other rows there than in what it has `read`; under `snapshot` more rows are none of its business."""
+    then, now = _changes(action, read, generated), _changes(action, before, generated)
+    if then is None or now is None:
+        return False
+    return bool(then - now) if action.options.get("isolation") == "snapshot" else then != now
+
+
+def unfounded(action: Action, error: Exception | None, read: State, met: Iterable[State], generated: Mapping[str, str]) -> bool:
+    """Whether a statement was told of a conflict although it changes the same rows in every version that it may have met."""
+    if not isinstance(error, DeltaConcurrentModificationException) or isinstance(error, (MetadataChangedException, ProtocolChangedException)):
+        return False
+    then = _changes(action, read, generated)
+    return then is not None and all(_changes(action, state, generated) == then for state in met)
+
+
+def _changes(action: Action, state: State, generated: Mapping[str, str]) -> Counter[str] | None:
+    """The rows that the statement would change in a version, with their new images; None where it cannot be carried out there."""
+    rows, columns, checks, not_null, defaults = state
+    try:
+        return SerialTable(columns, not_null, list(rows), checks, defaults, dict(generated)).changes(action.scripts[0])
+    except (RowlockError, KeyError):
+        return None
