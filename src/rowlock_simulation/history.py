@@ -24,7 +24,7 @@ class History:
         self.table = 0
         """How many tables were dropped here before this one."""
         self.overtaken = False
-        """Whether a checkpoint or a commit of the table before came into the log of this one, between the look of its writer and its put: nobody can help that."""
+        """Whether a checkpoint, a commit or a deletion of the table before came into the log of this one, between the look of its writer and its request: nobody can help that."""
 
     def dropped(self) -> None:
         """Notes that the table is gone, all at once; what is written from now on is another's."""
@@ -58,4 +58,10 @@ class History:
     def deleted(self, key: str, now_us: int) -> None:
         """Notes that an object was deleted."""
         self.deleted_keys.add(key)
+        if (
+            self.table
+            and is_commit(key)
+            and not any(".checkpoint." in k and k.rpartition("/")[2] > key.rpartition("/")[2][:20] for k in self.objects.keys() - self.deleted_keys)
+        ):
+            self.overtaken = True
         self.deletions.append((now_us, key))

@@ -90,6 +90,8 @@ class Verdict:
         """What each version shows to streams."""
         self.columns: list[tuple[str, ...]] = []
         self._defined: list[Defined] = []
+        self._stored_as: list[list[tuple[str, str]]] = []
+        """The columns with the names that files have for them, in the last two versions."""
         self._ids = RowIds()
         self._definition = Definition()
         self._feed: Feed | None = None
@@ -126,6 +128,7 @@ class Verdict:
             self._check_definition(commit)
             self.bags.append(self.shown[-1].rows)
             self.columns.append(tuple(raw.stored_as))
+            self._stored_as = [*self._stored_as[-1:], list(raw.stored_as.items())]
             self._check_feed(number)
             if self._definition.tracks_rows:
                 self.violations += self._ids.wrong(number, raw.ids())
@@ -166,7 +169,7 @@ class Verdict:
         if self._feed is None or version == 0:
             return
         told, (before, after) = self._feed.net(), self.bags[-2:]
-        if self.columns[-2] != self.columns[-1]:  # a RESTORE of the definition as well
+        if self._stored_as[0] != self._stored_as[1]:  # a RESTORE of the definition as well
             before, after, told = (_cut(bag) for bag in (before, after, told))
         real = Counter(after)
         real.subtract(before)

@@ -91,11 +91,16 @@ def miscounted(commit: Commit, wanted: Mapping[str, int]) -> str:
     return ", ".join(f"{name} is {told.get(name)}, not {n}" for name, n in wanted.items() if str(told.get(name)) != str(n))
 
 
+def _told_of(add: AddFile) -> tuple[int, int | None, int | None, int | None, dict[str, str]]:
+    """What every way to a snapshot keeps of a file: its size, row ids, rows and tags.  Statistics may come as JSON or as a struct."""
+    return add.size_bytes, add.base_row_id, add.default_row_commit_version, add.num_records, dict(add.tags or {})
+
+
 class Folded:
     """Live files, steps of applications, definition and removed files of every version, out of the raw actions."""
 
     def __init__(self) -> None:
-        self._versions: list[tuple[dict[tuple[str, str | None], int], dict[str, int], Metadata | None, Protocol | None]] = []
+        self._versions: list[tuple[dict[tuple[str, str | None], Any], dict[str, int], Metadata | None, Protocol | None]] = []
         self._files: dict[str, AddFile] = {}
         self._steps: dict[str, SetTransaction] = {}
         self._removed: dict[tuple[str, str | None], RemoveFile] = {}
@@ -110,7 +115,7 @@ class Folded:
             self._removed[remove.key] = remove
         self._files |= {add.path: add for add in commit.adds}
         self._steps |= {step.app_id: step for step in commit.txns}
-        files = {add.key: add.size_bytes for add in self._files.values()}
+        files = {add.key: _told_of(add) for add in self._files.values()}
         self._versions.append((files, {app: step.version for app, step in self._steps.items()}, self._metadata, self._protocol))
 
     def definition(self, version: int) -> tuple[Metadata, Protocol]:
@@ -123,9 +128,9 @@ class Folded:
         """What a snapshot says other than the log."""
         files, steps, metadata, protocol = self._versions[snapshot.version]
         pairs: dict[str, tuple[Any, Any]] = {
-            "files": ({add.key: add.size_bytes for add in snapshot.files.adds()}, files),
+            "files": ({add.key: _told_of(add) for add in snapshot.files.adds()}, files),
             "the number of files": (len(snapshot.files), len(files)),
-            "the size": (snapshot.files.total_size_bytes, sum(files.values())),
+            "the size": (snapshot.files.total_size_bytes, sum(size for size, *_ in files.values())),
             "steps of applications": ({app: step.version for app, step in snapshot.txns.items()}, steps),
             "the definition": (snapshot.metadata, metadata),
             "the protocol": (snapshot.protocol, protocol),

@@ -199,6 +199,8 @@ def _delete_files(store: ObjectStore, expired: Expired, most_seconds: float) -> 
     chain = sorted((f for f in expired.files if f.kind not in ("checksum", "compacted")), key=_place)
     anchor = names.commit_key(expired.boundary[0].version)
     tag, began, looked = store.tag(anchor), clock.monotonic_s(), clock.monotonic_s()
+    if tag is None:  # the table was dropped since the log was listed
+        return 0
     side_by_side(lambda f: store.delete(f.key), aside, limits().request_threads)
     deleted = len(aside)
     for _, same in groupby(chain, key=_place):

@@ -18,6 +18,7 @@ from model.schedules.in_memory import InMemory
 from rowlock import clock
 from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput, VersionNotFound
 from rowlock.limits import limited
+from rowlock.log import cleanup
 from rowlock.log.cleanup import clean_up, horizon_ms
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
@@ -224,6 +225,23 @@ def test_a_run_that_sleeps_leaves_a_table_made_anew_alone(time: Movable, monkeyp
     monkeypatch.setattr("rowlock.log.cleanup._MOST_SECONDS", 1e9)
     clean(store)
     assert versions(store) == list(range(9)), "the new table has all of its versions"
+
+
+def test_a_run_leaves_a_table_alone_that_was_made_anew_before_its_first_deletion(time: Movable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I1: the log was replaced between the listing and the deletions, and version 0 of the new table was deleted (`s3` 180,000,285)."""
+    store, other = Mortal(), Mortal()
+    table(time, store, 40)
+    table(time, other, 4)
+    check = cleanup._check_whole
+
+    def replaced(*given: Any) -> None:
+        check(*given)
+        for name in ("_objects", "_keys"):
+            vars(store)[name] = vars(other)[name]
+
+    monkeypatch.setattr(cleanup, "_check_whole", replaced)
+    assert clean(store) == 0
+    assert versions(store) == list(range(4))
 
 
 def test_a_run_ends_after_its_time_and_the_next_goes_on(time: Movable, monkeypatch: pytest.MonkeyPatch) -> None:
