@@ -21,7 +21,7 @@ BUDGETS = {
     "engines/appends": 369,  # Rows as Arrow tables, without Spark.
     "engines/spark": 10921,  # All that runs on Spark.
     "locks": 539,  # Leases and turns.
-    "log": 2121,  # Snapshots out of storage; checkpoints and clean-up.
+    "log": 2123,  # Snapshots out of storage; checkpoints and clean-up.
     "maintenance": 2437,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.
     "parquet": 2249,  # Data files, read and written with pyarrow.
     "protocol": 6501,  # What the bytes in _delta_log mean.

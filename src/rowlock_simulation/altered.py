@@ -70,13 +70,14 @@ def changed_otherwise(action: Action, operation: str, before: Defined, after: De
 
 
 def _altered(columns: list[tuple[Any, ...]], properties: dict[str, str], verb: str, *names: str) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+    last = names[-1] if names else None
     edits: dict[str, tuple[int, Any]] = {
-        "rename": (0, names[-1]),
+        "rename": (0, last),
         "widen": (1, "long"),
         "set not null": (2, False),
         "drop not null": (2, True),
-        "comment": (3, names[-1]),
-        "set default": (4, names[-1]),
+        "comment": (3, last),
+        "set default": (4, last),
         "drop default": (4, None),
     }  # fmt: skip
     if verb in edits:
