@@ -81,6 +81,8 @@ class Action:
     parts    for `together`: what it does in each of several tables
     sums     for `read and write` in place of scripts: it sets w of a row to the sum of a column over all rows from a key on, and a mark of its own (column, key, row, mark)
     copies   for `together`: it reads the sum of the counters of one table, and sets this row of another to it and a mark of its own
+    wrong    it asks for what no version of the table allows, and must be refused
+    sleeps_s how long it sleeps between what it has staged and its commit, once
     unaware  it is done by an engine that knows nothing of transactions over several tables
     wait     for `together`: until when its owner waits
     """
@@ -107,6 +109,8 @@ class Action:
     parts: tuple[tuple[int, tuple[Script, ...]], ...] = ()
     sums: tuple[str, int, int, int] | None = None
     copies: tuple[int, int, int, int] | None = None
+    wrong: bool = False
+    sleeps_s: float = 0.0
     unaware: bool = False
     wait: Wait = "everywhere"
 
@@ -134,7 +138,7 @@ class Action:
             where += " the sum of t{} into t{}, row {}, marked {}".format(*self.copies)
         if self.sums is not None:
             where += " the sum of {} from {} on into row {}, marked {}".format(*self.sums)
-        return f"{self.kind} {what}{app}{where}{' unaware' * self.unaware} {dict(self.options) or ''}".strip()
+        return f"{self.kind} {what}{app}{where}{' unaware' * self.unaware}{' which is wrong' * self.wrong}{f' after {self.sleeps_s:g} s' if self.sleeps_s else ''} {dict(self.options) or ''}".strip()
 
 
 @dataclass
@@ -230,9 +234,13 @@ def _statements(action: Action, table: Table) -> Receipt:
         grown = widened_metadata(head, StructType((StructField(action.grows, PrimitiveType("long")),))) if action.grows else None
         return table.begin(options, snapshot=head, metadata=grown, app=action.step, reruns=reruns)
 
+    sleeps = [action.sleeps_s] if action.sleeps_s else []
+
     def carry_out(staging: StagingTransaction) -> Receipt:
         for script in action.scripts:
             staging.stage(lambda base, script=script: (statements_of(planned(script, base), base), {}))  # type: ignore[misc]
+        if sleeps:
+            clock.sleep(sleeps.pop())
         return staging.txn.commit(operation(action.scripts[0]), parameters(action.scripts[0]))
 
     return _run(table, begin, carry_out, runs_again)
@@ -282,8 +290,8 @@ def _replace(action: Action, table: Table) -> Receipt:
 def _alter(table: Table, verb: str, *names: str) -> Receipt:
     state, engine = table.state, table.statement_engine
     match verb:
-        case "add":
-            return alteration.add_columns(state, engine, [StructField(names[0], PrimitiveType("long"))])
+        case "add" | "add strict":
+            return alteration.add_columns(state, engine, [StructField(names[0], PrimitiveType("long"), nullable=verb == "add")])
         case "rename":
             return alteration.rename_column(state, engine, names[:1], names[1])
         case "drop":
@@ -308,8 +316,9 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
             return table_features.add_feature(state, *names)
         case "versions":
             return table_features.raise_versions(state, *map(int, names))
-        case "widen":
-            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, like=StructField(names[0], PrimitiveType("long")))])
+        case "widen" | "narrow":
+            type_ = PrimitiveType("long" if verb == "widen" else "integer")
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, like=StructField(names[0], type_))])
         case _:
             return alteration.drop_constraint(state, engine, names[0])
 

@@ -22,9 +22,11 @@ from rowlock_simulation.serial import Row, value_of
 CONSTRAINT = "delta.constraints."
 _OURS = ("delta.rowTracking", "delta.inCommitTimestampEnablement", "delta.columnMapping.maxColumnId", "delta.feature.")
 """Properties that come and go with others, and those that become features of the protocol."""
-_WITH_HISTORY = ("deletionVectors", "v2Checkpoint", "checkpointProtection")
+_GUARD = "checkpointProtection"
+_WITH_HISTORY = ("deletionVectors", "v2Checkpoint", _GUARD)
 """Features that are dropped only after no version that is left uses them."""
 _DEFAULT, _GENERATED = "CURRENT_DEFAULT", ("delta.generationExpression", "delta.identity.start")
+_OF_THE_PROTOCOL = ("feature", "versions", "cluster")
 _MISSING = re.compile(r"there is no column '(\w+)'")
 
 
@@ -60,6 +62,11 @@ def changed_otherwise(action: Action, operation: str, before: Defined, after: De
         columns, properties = _altered(columns, properties, *action.alter)
     elif action.kind == "property" and operation == "SET TBLPROPERTIES":
         properties |= {k: v for k, v in action.properties.items() if not k.startswith(_OURS)}
+    elif action.kind == "drop feature" and operation == "DROP FEATURE":
+        guarded = action.feature in _WITH_HISTORY and not action.truncates and not supports(before.protocol, _GUARD)
+        if supports(after.protocol, action.feature) or guarded != (supports(after.protocol, _GUARD) and not supports(before.protocol, _GUARD)):
+            return f"{action} makes the protocol {after.protocol} of {before.protocol}"
+        return None
     elif action.kind == "statements" and action.grows and action.grows not in before.fields:
         columns.append((action.grows, "long", True, None, None))
     elif action.kind not in ("statements", "foreign", "read and write"):
@@ -67,6 +74,12 @@ def changed_otherwise(action: Action, operation: str, before: Defined, after: De
     if columns != after.columns:
         return f"{action} makes the columns {after.columns} of {before.columns}"
     return f"{action} makes the properties {after.properties} of {before.properties}" if properties != after.properties else None
+
+
+def changes_all(action: Action, met: Sequence[Defined]) -> bool:
+    """Whether a change of properties or columns would leave none of the versions that it may have met as it is."""
+    asked = action.kind == "property" or (action.kind == "alter" and action.alter[0] not in _OF_THE_PROTOCOL)
+    return asked and all(changed_otherwise(action, "SET TBLPROPERTIES", d, d) is not None for d in met)
 
 
 def _altered(columns: list[tuple[Any, ...]], properties: dict[str, str], verb: str, *names: str) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
@@ -150,8 +163,8 @@ _REFUSED_DROPS: Mapping[str, Reason] = {
     "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT": _lacks_feature,
     "DELTA_FEATURE_DROP_DEPENDENT_FEATURE": lambda a, d: a.feature == "domainMetadata" and (supports(d.protocol, "rowTracking") or supports(d.protocol, "clustering")),
     "DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED": lambda a, d: a.truncates and a.feature not in _WITH_HISTORY,
-    "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD": lambda a, d: a.feature in _WITH_HISTORY and supports(d.protocol, a.feature),
-    "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST": lambda a, d: a.feature in _WITH_HISTORY and supports(d.protocol, a.feature),
+    "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD": lambda a, d: a.truncates and a.feature in _WITH_HISTORY and supports(d.protocol, a.feature),
+    "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST": lambda a, d: a.truncates and a.feature in _WITH_HISTORY and supports(d.protocol, a.feature),
     "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD": lambda a, d: a.feature == "checkpointProtection" and supports(d.protocol, a.feature),
 }  # fmt: skip
 """Why a feature cannot be dropped."""

@@ -18,7 +18,7 @@ from rowlock.protocol.names import commit_key
 from rowlock.protocol.properties import CHECKSUMS
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
-from rowlock_simulation.altered import Defined, changed_otherwise, refused_without_reason
+from rowlock_simulation.altered import Defined, changed_otherwise, changes_all, refused_without_reason
 from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.described import misdescribed, unasked_checksums
@@ -28,7 +28,7 @@ from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
-from rowlock_simulation.policies import goes_by_rows, overlooked, unfounded
+from rowlock_simulation.policies import goes_by_rows, overlooked, raises, unfounded
 from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.retention import wrongly_deleted
 from rowlock_simulation.roles import COLUMNS, LOCKLESS, LONG, REMADE, SHARED
@@ -265,9 +265,13 @@ class Verdict:
                 self.violations.append(f"I2: {o.name} was told that it is version {o.done.committed}, and is in {at or 'none'}")
             if o.status in ("failed", "nothing") and at and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
-            if o.status == "failed" and (without_reason(self._plan, o) or refused_without_reason(o.action, o.error, self._met(o))):
+            if o.action.wrong and o.status in ("committed", "nothing"):
+                self.violations.append(f"{o.name} was carried out, which no version allows: {o.action}")
+            if o.status == "nothing" and not o.action.wrong and changes_all(o.action, self._met(o)):
+                self.violations.append(f"{o.name} was told that there is nothing to do: {o.action}")
+            if o.status == "failed" and not o.action.wrong and (without_reason(self._plan, o) or refused_without_reason(o.action, o.error, self._met(o))):
                 self.violations.append(f"{o.name} failed without a reason: {o.detail}")
-            if goes_by_rows(o.action) and o.read_at and unfounded(o.action, o.error, *self._read_and_met(o), self._plan.generated):
+            if raises(o.action) and o.read_at and unfounded(o.action, o.error, *self._read_and_met(o), self._plan.generated):
                 self.violations.append(f"{o.name} failed by what others did to other rows: {o.detail}")
             if self._fails_by_others(o):
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
@@ -302,10 +306,10 @@ class Verdict:
                 self.violations.append(f"I8: {o.name} {o.status} after {o.done.receipt.attempts if o.done.receipt else 'no'} puts, of which {most} are enough")
 
     def _reads_what_expired(self, o: Outcome) -> bool:
-        """Whether an older version was read whose files a VACUUM may delete, for a night is longer than the retention, or a clone whose source has done so."""
+        """Whether an older version was read whose files a VACUUM may delete, for a night is longer than the retention, by a reader or by a writer who slept, or a clone whose source has done so."""
         if isinstance(o.error, CorruptLog) and o.error.file in self.gone:
             return True
-        return o.action.kind == "travel" and self._plan.night_s > 0 and "is not there" in str(o.error)
+        return (o.action.kind == "travel" or o.action.sleeps_s > 0) and self._plan.night_s > 0 and "is not there" in str(o.error)
 
     def _fails_by_others(self, o: Outcome) -> bool:
         """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""

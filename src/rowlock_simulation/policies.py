@@ -7,12 +7,17 @@ from collections.abc import Iterable, Mapping
 
 from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException, RowlockError
 from rowlock_simulation.actions import Action
-from rowlock_simulation.serial import SerialTable, State
+from rowlock_simulation.serial import SerialTable, State, bag
 
 
 def goes_by_rows(action: Action) -> bool:
     """Whether an action is one statement under such a policy."""
-    return action.kind == "statements" and len(action.scripts) == 1 and not action.grows and action.options.get("granularity") == "row"
+    return raises(action) and action.options.get("granularity") == "row"
+
+
+def raises(action: Action) -> bool:
+    """Whether an action is one statement under `fail` or `rerun`, by row or by file."""
+    return action.kind == "statements" and len(action.scripts) == 1 and not action.grows and "granularity" in action.options
 
 
 def overlooked(action: Action, read: State, before: State, generated: Mapping[str, str]) -> bool:
@@ -29,9 +34,11 @@ def overlooked(action: Action, read: State, before: State, generated: Mapping[st
 
 
 def unfounded(action: Action, error: Exception | None, read: State, met: Iterable[State], generated: Mapping[str, str]) -> bool:
-    """Whether a statement was told of a conflict although it changes the same rows in every version that it may have met."""
+    """Whether a statement was told of a conflict although it changes the same rows in every version that it may have met; by file, although no row changed at all."""
     if not isinstance(error, DeltaConcurrentModificationException) or isinstance(error, (MetadataChangedException, ProtocolChangedException)):
         return False
+    if not goes_by_rows(action):
+        return all(_bag(state) == _bag(read) for state in met)
     then = _changes(action, read, generated)
     return then is not None and all(_changes(action, state, generated) == then for state in met)
 
@@ -40,6 +47,10 @@ def _changes(action: Action, state: State, generated: Mapping[str, str]) -> Coun
     """The rows that the statement would change in a version, with their new images; None where it cannot be carried out there."""
     rows, columns, checks, not_null, defaults = state
     try:
-        return SerialTable(columns, not_null, list(rows), checks, defaults, dict(generated)).changes(action.scripts[0])
+        return SerialTable(columns, not_null, [{c: row[c] for c in columns} for row in rows], checks, defaults, dict(generated)).changes(action.scripts[0])
     except (RowlockError, KeyError):
         return None
+
+
+def _bag(state: State) -> Counter[str]:
+    return bag({c: row[c] for c in state[1]} for row in state[0])

@@ -44,6 +44,25 @@ def first_rows(accounts: int) -> tuple[tuple[int, int, int], ...]:
     return *((k, 100, 0) for k in range(accounts)), *((COUNTERS + k, 0, 0) for k in range(3))
 
 
+_WRONG_ALTERS: tuple[tuple[str, ...], ...] = (
+    ("add", "k"), ("add strict", "x"), ("rename", "nobody", "x"), ("rename", "v", "k"), ("drop", "nobody"), ("move", "nobody"), ("comment", "nobody", "x"),
+    ("set default", "nobody", "1"), ("drop default", "nobody"), ("set not null", "nobody"), ("narrow", "k"), ("cluster", "nobody"), ("cluster", "k", "k"),
+    ("add constraint", "", "v > 0"), ("add constraint", "wrong", "nobody > 0"), ("drop constraint", "nobody"), ("feature", "nonsense"), ("versions", "9", "9"),
+)  # fmt: skip
+_WRONG_PROPERTIES = (
+    {"delta.checkpointInterval": "0"}, {"delta.enableRowTracking": "perhaps"}, {"delta.columnMapping.mode": "number"}, {"rowlock.isolation": "none"},
+    {"delta.nonsense": "1"}, {"delta.logRetentionDuration": "interval soon"}, {"delta.minReaderVersion": "9"}, {"delta.feature.nonsense": "supported"},
+)  # fmt: skip
+_WRONG_DROPS = (("nonsense", False), ("appendOnly", False), ("inCommitTimestamp", True), ("checkpointProtection", False))
+
+
+def wrong_actions(rng: random.Random) -> tuple[Action, ...]:
+    """Changes of the definition that no version of a table allows."""
+    drops = [Action(0, "drop feature", feature=feature, truncates=truncates) for feature, truncates in _WRONG_DROPS]
+    every = [*(Action(0, "alter", alter=alter) for alter in _WRONG_ALTERS), *(Action(0, "property", properties=p) for p in _WRONG_PROPERTIES), *drops]
+    return tuple(replace(a, number=n, wrong=True, pause_s=rng.random()) for n, a in enumerate(rng.sample(every, rng.randint(2, 4))))
+
+
 class Role:
     """Draws the actions of one actor."""
 
