@@ -45,6 +45,12 @@ def table_ids(data: bytes) -> list[str]:
     return [m["id"] for m in held["metaData"].to_pylist() if m is not None] if "metaData" in held.column_names else []
 
 
+def has_structs(data: bytes) -> bool:
+    """Whether the live files of a checkpoint have their statistics as structs."""
+    schema = pa.ipc.open_stream(data).schema
+    return bool(schema.get_field_index("add") >= 0 and schema.field("add").type.get_field_index("stats_parsed") >= 0)
+
+
 def write_table(table: pa.Table, where: Any, **options: Any) -> None:
     """Writes a table."""
     with pa.ipc.new_stream(where, table.schema) as stream:

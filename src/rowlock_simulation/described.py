@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rowlock.protocol.actions import Commit
+from rowlock.protocol.properties import CHECKSUMS, MANIFESTS
 from rowlock_simulation.actions import Action
 from rowlock_simulation.altered import Defined
+from rowlock_simulation.arrow_files import has_structs
 from rowlock_simulation.definition import supports
 from rowlock_simulation.history import History
 from rowlock_simulation.memory.sql.script import Append, Optimize
 
 _LEVELS = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
 _PRESERVED, _PLACED = "delta.rowTracking.preserved", "compactedInto"
+_STRUCTS = "delta.checkpoint.writeStatsAsStruct"
 _SUSPENDED = "delta.rowTrackingSuspended"
 
 
@@ -32,10 +35,18 @@ def misdescribed(commit: Commit, action: Action, before: Defined) -> Iterator[st
         preserved = (info.get("tags") or {}).get(_PRESERVED)
         if (preserved is not None) != tracked or (preserved == "false" and before.metadata.configuration.get("delta.enableRowTracking") == "true"):
             yield f"{_PRESERVED} is {preserved}, where row tracking is {'assigned' if tracked else 'off'}"
+    if commit.metadata == before.metadata and action.kind not in ("restore", "clone"):
+        yield "it has the definition again that there was"
     if any(remove.data_change and _PLACED in (remove.tags or {}) for remove in commit.removes):
         yield "a file whose rows changed says where they moved"
 
 
-def unasked_checksums(history: History, asked: bool) -> list[str]:
-    """The checksums of a table that asked for none in any version."""
-    return [] if asked else [f"checksum: {key} was written, and no version asks for it" for key in sorted(history.objects) if key.endswith(".crc")][:1]
+def unasked(history: History, versions: Sequence[Defined]) -> list[str]:
+    """The first file of each kind that was written although no version of the table asks for it."""
+    asked = {k for d in versions for k, v in d.metadata.configuration.items() if v == "true"}
+    wrong = {
+        "a checksum": [] if CHECKSUMS in asked else [k for k in history.objects if k.endswith(".crc")],
+        "a manifest": [] if MANIFESTS in asked else [k for k in history.objects if k.startswith("_symlink_format_manifest")],
+        "statistics as structs": [] if _STRUCTS in asked else [k for k, data in history.objects.items() if ".checkpoint." in k and has_structs(data)],
+    }
+    return [f"{what}: {min(keys)} was written, and no version asks for it" for what, keys in wrong.items() if keys]

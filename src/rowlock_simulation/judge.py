@@ -15,13 +15,12 @@ from rowlock.exceptions import ConcurrentTransactionException, CorruptLog, Delta
 from rowlock.locks import turns
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.names import commit_key
-from rowlock.protocol.properties import CHECKSUMS
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.altered import Defined, changed_otherwise, changes_all, refused_without_reason
 from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
-from rowlock_simulation.described import misdescribed, unasked_checksums
+from rowlock_simulation.described import misdescribed, unasked
 from rowlock_simulation.feed import Bag, Feed, VersionRows
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
@@ -242,7 +241,8 @@ class Verdict:
     def _check_metrics(self, serial: NumberedTable, commit: Commit, outcome: Outcome) -> None:
         """The metrics of a commit of one statement count the rows that it changed where it stands in the log."""
         if outcome.action.kind == "statements" and len(outcome.action.scripts) == len(commit.txn_ids) == 1:
-            wrong = miscounted(commit, counted(serial, outcome.action.scripts[0]) | files_counted(commit, outcome.action.scripts[0]))
+            with_vectors = self._defined[-1].metadata.configuration.get("delta.enableDeletionVectors") == "true"
+            wrong = miscounted(commit, counted(serial, outcome.action.scripts[0], copies=not with_vectors) | files_counted(commit, outcome.action.scripts[0]))
             if wrong:
                 self.violations.append(f"metrics of version {commit.version} ({outcome.name}): {wrong}")
             if self._feed is not None and (wrong := self._feed.differs_from(serial.touched(outcome.action.scripts[0]), serial.columns)):
@@ -277,7 +277,7 @@ class Verdict:
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
             if len(at) > 1 and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} is in versions {at}")
-        self.violations += unasked_checksums(self._history, any(d.metadata.configuration.get(CHECKSUMS) == "true" for d in self._defined))
+        self.violations += unasked(self._history, self._defined) if not self._history.table else []
         self._check_steps()
         self._check_progress()
         self._check_numbers()

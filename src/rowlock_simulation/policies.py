@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException, RowlockError
+from rowlock.exceptions import (
+    ConcurrentTransactionException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+    RowlockError,
+)
 from rowlock_simulation.actions import Action
 from rowlock_simulation.serial import SerialTable, State, bag
+
+
+_NOT_BY_ROWS = (MetadataChangedException, ProtocolChangedException, ConcurrentTransactionException)
 
 
 def goes_by_rows(action: Action) -> bool:
@@ -35,7 +44,7 @@ def overlooked(action: Action, read: State, before: State, generated: Mapping[st
 
 def unfounded(action: Action, error: Exception | None, read: State, met: Iterable[State], generated: Mapping[str, str]) -> bool:
     """Whether a statement was told of a conflict although it changes the same rows in every version that it may have met; by file, although no row changed at all."""
-    if not isinstance(error, DeltaConcurrentModificationException) or isinstance(error, (MetadataChangedException, ProtocolChangedException)):
+    if not isinstance(error, DeltaConcurrentModificationException) or isinstance(error, _NOT_BY_ROWS):
         return False
     if not goes_by_rows(action):
         return all(_bag(state) == _bag(read) for state in met)

@@ -53,8 +53,8 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
             return not isinstance(error, RowlockError)
 
 
-def counted(serial: SerialTable, script: Script) -> dict[str, int]:
-    """The operation metrics of a statement that is carried out on these rows; empty for those that count no rows."""
+def counted(serial: SerialTable, script: Script, *, copies: bool = True) -> dict[str, int]:
+    """The operation metrics of a statement that is carried out on these rows; empty for those that count no rows.  Only one that `copies` may have copied some."""
     if isinstance(script, Append):
         return {"numOutputRows": len(script.rows)}
     if not isinstance(script, (Update, Delete, Merge)):
@@ -62,9 +62,10 @@ def counted(serial: SerialTable, script: Script) -> dict[str, int]:
     told = serial.touched(script)
     inserted, deleted = sum(old is None for old, _ in told), sum(new is None for _, new in told)
     updated = len(told) - inserted - deleted
+    copied = {} if copies else {"numTargetRowsCopied" if isinstance(script, Merge) else "numCopiedRows": 0}
     if isinstance(script, Merge):
-        return {"numSourceRows": len(script.rows), "numTargetRowsInserted": inserted, "numTargetRowsUpdated": updated, "numTargetRowsDeleted": deleted}
-    return {"numUpdatedRows": updated} if isinstance(script, Update) else {"numDeletedRows": deleted}
+        return copied | {"numSourceRows": len(script.rows), "numTargetRowsInserted": inserted, "numTargetRowsUpdated": updated, "numTargetRowsDeleted": deleted}
+    return copied | ({"numUpdatedRows": updated} if isinstance(script, Update) else {"numDeletedRows": deleted})
 
 
 def files_counted(commit: Commit, script: Script) -> dict[str, int]:
