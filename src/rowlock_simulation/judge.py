@@ -267,12 +267,10 @@ class Verdict:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
             if o.action.wrong and o.status in ("committed", "nothing"):
                 self.violations.append(f"{o.name} was carried out, which no version allows: {o.action}")
-            if o.status == "nothing" and not o.action.wrong and changes_all(o.action, self._met(o)):
-                self.violations.append(f"{o.name} was told that there is nothing to do: {o.action}")
-            if o.status == "failed" and not o.action.wrong and (without_reason(self._plan, o) or refused_without_reason(o.action, o.error, self._met(o))):
+            if o.status == "failed" and not o.action.wrong and without_reason(self._plan, o):
                 self.violations.append(f"{o.name} failed without a reason: {o.detail}")
-            if raises(o.action) and o.read_at and unfounded(o.action, o.error, *self._read_and_met(o), self._plan.generated):
-                self.violations.append(f"{o.name} failed by what others did to other rows: {o.detail}")
+            if not o.action.wrong and self._history.lost_from is None:  # else it may have met what was not durable yet
+                self._check_reasons(o)
             if self._fails_by_others(o):
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
             if len(at) > 1 and o.action.kind not in _SEVERAL:
@@ -281,6 +279,15 @@ class Verdict:
         self._check_steps()
         self._check_progress()
         self._check_numbers()
+
+    def _check_reasons(self, o: Outcome) -> None:
+        """Who was refused, or told that there is nothing to do, met a version of which that is true."""
+        if o.status == "nothing" and changes_all(o.action, self._met(o)):
+            self.violations.append(f"{o.name} was told that there is nothing to do: {o.action}")
+        if o.status == "failed" and refused_without_reason(o.action, o.error, self._met(o)):
+            self.violations.append(f"{o.name} was refused for what is not so: {o.detail}")
+        if o.status == "failed" and raises(o.action) and o.read_at and unfounded(o.action, o.error, *self._read_and_met(o), self._plan.generated):
+            self.violations.append(f"{o.name} failed by what others did to other rows: {o.detail}")
 
     def _met(self, o: Outcome) -> Sequence[Defined]:
         """The versions that an action may have met, by what had been acknowledged when it began and what was there when it ended."""

@@ -15,7 +15,6 @@ from rowlock.exceptions import (
 from rowlock_simulation.actions import Action
 from rowlock_simulation.serial import SerialTable, State, bag
 
-
 _NOT_BY_ROWS = (MetadataChangedException, ProtocolChangedException, ConcurrentTransactionException)
 
 
