@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from rowlock.exceptions import (
     ConcurrentTransactionException,
+    ConcurrentWriteException,
     DeltaConcurrentModificationException,
     MetadataChangedException,
     ProtocolChangedException,
@@ -15,7 +16,7 @@ from rowlock.exceptions import (
 from rowlock_simulation.actions import Action
 from rowlock_simulation.serial import SerialTable, State, bag
 
-_NOT_BY_ROWS = (MetadataChangedException, ProtocolChangedException, ConcurrentTransactionException)
+_NOT_BY_ROWS = (MetadataChangedException, ProtocolChangedException, ConcurrentTransactionException, ConcurrentWriteException)
 
 
 def goes_by_rows(action: Action) -> bool:
