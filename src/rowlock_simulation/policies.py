@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from rowlock.exceptions import (
+    ConcurrentDeleteReadException,
     ConcurrentTransactionException,
     ConcurrentWriteException,
     DeltaConcurrentModificationException,
@@ -43,11 +44,14 @@ def overlooked(action: Action, read: State, before: State, generated: Mapping[st
 
 
 def unfounded(action: Action, error: Exception | None, read: State, met: Iterable[State], generated: Mapping[str, str]) -> bool:
-    """Whether a statement was told of a conflict although it changes the same rows in every version that it may have met; by file, although no row changed at all."""
+    """Whether a statement was told of a conflict although it changes the same rows in every version that it may have met.
+
+    By file, where what it has read is said to be removed although no row has changed.
+    """
     if not isinstance(error, DeltaConcurrentModificationException) or isinstance(error, _NOT_BY_ROWS):
         return False
     if not goes_by_rows(action):
-        return all(_bag(state) == _bag(read) for state in met)
+        return isinstance(error, ConcurrentDeleteReadException) and all(_bag(state) == _bag(read) for state in met)
     then = _changes(action, read, generated)
     return then is not None and all(_changes(action, state, generated) == then for state in met)
 
