@@ -306,6 +306,10 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, drops_default=True)])
         case "comment":
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names[:1], comment=names[1])])
+        case "comment twice":
+            return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, comment="a"), alteration.ColumnEdit(names, comment="b")])
+        case "replace columns":
+            return alteration.replace_columns(state, engine, StructType(tuple(StructField(name, PrimitiveType("long")) for name in names)))
         case "move":
             return alteration.edit_columns(state, engine, [alteration.ColumnEdit(names, position=Position("w"))])
         case "cluster":

@@ -141,7 +141,7 @@ def draw(world: World, seed: int) -> Plan:
             actions, after_s = tuple(replace(action, table=place) for action in actions), after_s + 3  # by then most clones are there
         actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=after_s))
     used = sorted({a.process for a in actors})
-    actors = _with_rare_ones(random.Random(f"rare {world} {seed}"), actors, used, night_s)
+    actors = _with_rare_ones(random.Random(f"rare {world} {seed}"), theme, actors, used, night_s)
     faults = [draw_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
     faults.append(replace(draw_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
     if theme == REMADE:  # what is sent again long after its writer has looked reaches another table
@@ -168,18 +168,18 @@ def draw(world: World, seed: int) -> Plan:
     )
 
 
-def _with_rare_ones(rng: random.Random, actors: Sequence[ActorPlan], processes: Sequence[str], night_s: float) -> list[ActorPlan]:
+def _with_rare_ones(rng: random.Random, theme: str, actors: Sequence[ActorPlan], processes: Sequence[str], night_s: float) -> list[ActorPlan]:
     """The actors, and in some plans one who asks for what is wrong, and a writer who sleeps over the night between its statement and its commit."""
     out = list(actors)
     if night_s and rng.random() < _SLEEPS:
         at = rng.randrange(len(out))
         actions = [
-            replace(a, sleeps_s=night_s + rng.choice([0.5, 5, 20])) if n == 0 and a.kind == "statements" and "lock" not in a.options else a
+            replace(a, sleeps_s=night_s + rng.choice([1, 10, 60])) if n == 0 and a.kind == "statements" and "lock" not in a.options else a
             for n, a in enumerate(out[at].actions)
         ]
         out[at] = replace(out[at], actions=tuple(actions))
     if rng.random() < _ASKS_WRONGLY:
-        out.append(ActorPlan(f"a{len(out)}", rng.choice(processes), wrong_actions(rng), after_s=3 * rng.random()))
+        out.append(ActorPlan(f"a{len(out)}", rng.choice(processes), wrong_actions(rng, theme), after_s=3 * rng.random()))
     return out
 
 

@@ -48,6 +48,7 @@ _WRONG_ALTERS: tuple[tuple[str, ...], ...] = (
     ("add", "k"), ("add strict", "x"), ("rename", "nobody", "x"), ("rename", "v", "k"), ("drop", "nobody"), ("move", "nobody"), ("comment", "nobody", "x"),
     ("set default", "nobody", "1"), ("drop default", "nobody"), ("set not null", "nobody"), ("narrow", "k"), ("cluster", "nobody"), ("cluster", "k", "k"),
     ("add constraint", "", "v > 0"), ("add constraint", "wrong", "nobody > 0"), ("drop constraint", "nobody"), ("feature", "nonsense"), ("versions", "9", "9"),
+    ("comment twice", "v"), ("replace columns", "k"),
 )  # fmt: skip
 _WRONG_PROPERTIES = (
     {"delta.checkpointInterval": "0"}, {"delta.enableRowTracking": "perhaps"}, {"delta.columnMapping.mode": "number"}, {"rowlock.isolation": "none"},
@@ -56,10 +57,15 @@ _WRONG_PROPERTIES = (
 _WRONG_DROPS = (("nonsense", False), ("appendOnly", False), ("inCommitTimestamp", True), ("checkpointProtection", False))
 
 
-def wrong_actions(rng: random.Random) -> tuple[Action, ...]:
-    """Changes of the definition that no version of a table allows."""
+def wrong_actions(rng: random.Random, theme: str) -> tuple[Action, ...]:
+    """Changes of the definition that no version of a table of this theme allows."""
+    defaults = [("set default", "g" if theme == DEFAULTED else "w", "1")]  # of a generated or identity column, or without the table feature
     drops = [Action(0, "drop feature", feature=feature, truncates=truncates) for feature, truncates in _WRONG_DROPS]
-    every = [*(Action(0, "alter", alter=alter) for alter in _WRONG_ALTERS), *(Action(0, "property", properties=p) for p in _WRONG_PROPERTIES), *drops]
+    every = [
+        *(Action(0, "alter", alter=alter) for alter in (*_WRONG_ALTERS, *3 * defaults)),
+        *(Action(0, "property", properties=p) for p in _WRONG_PROPERTIES),
+        *drops,
+    ]
     return tuple(replace(a, number=n, wrong=True, pause_s=rng.random()) for n, a in enumerate(rng.sample(every, rng.randint(2, 4))))
 
 

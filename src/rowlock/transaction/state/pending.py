@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
 from rowlock.boundary.engine import AppendEngine, Engine, Statement
 from rowlock.conflict.delta import Slice, live_slice
-from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.exceptions import ConcurrentWriteException, InvalidInput, StatementRefused
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import row_tracking
@@ -43,6 +44,8 @@ class Staged:
     passed: tuple[Commit, ...] = ()
 
 
+_LONG_MS = 3_600_000
+"""Files that are older are looked for before they are committed: no VACUUM with a sensible retention deletes younger ones."""
 CopyKey = tuple[str, str | None, bytes]
 
 
@@ -148,7 +151,17 @@ class Pending:
         return self.staged.effects
 
     def rebased(self, staged: Staged) -> None:
-        """Takes the outcome of a rebase; the same value where there was nothing to rebase over."""
+        """Takes the outcome of a rebase; the same value where there was nothing to rebase over.
+
+        Raises ConcurrentWriteException where VACUUM has deleted a file that was written for the transaction long ago.
+        """
+        long_ago = clock.now_ms() - _LONG_MS
+        old = [f.add.path for files in (self.staging.files, *self.staging.copies.values()) for f in files if f.add.modification_time_ms < long_ago]
+        for path, size in zip(old, threads.side_by_side(self.state.store.head, old, limits().request_threads), strict=True):
+            if size is None:
+                text = f"{path}, which was written for this transaction, is gone: VACUUM took it for the file of a job that failed. Nothing was committed."
+                remedy = "Run the statement again; a longer delta.deletedFileRetentionDuration leaves statements more time."
+                raise ConcurrentWriteException(text, table=self.table.path, remedy=remedy)
         if staged is not self.staged:
             self.staged = staged
             self.phase("rebased")

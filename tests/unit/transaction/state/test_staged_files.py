@@ -1,0 +1,68 @@
+"""I10: what VACUUM has deleted is not committed, however long a transaction has slept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from model.schedules.in_memory import InMemory
+from model.schedules.play import schema_string
+from rowlock import clock
+from rowlock.exceptions import ConcurrentWriteException
+from rowlock.storage.memory import MemoryStore
+from rowlock.transaction.transaction import Transaction
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run, statements_of
+
+
+class Later(clock.SystemClock):
+    """A clock that is put forward."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+@pytest.fixture
+def later() -> Iterator[Later]:
+    with clock.use(Later()) as c:
+        yield c  # type: ignore[misc]
+
+
+def staged(world: InMemory, script: str) -> Transaction:
+    txn = world.table.begin()
+    txn.execute(*statements_of(parse(script), world.table.refresh()))
+    return txn
+
+
+@pytest.mark.parametrize("script", ["APPEND (7, 1)", "UPDATE SET v = v + 1 WHERE k = 1"])
+@pytest.mark.parametrize("hours", [0, 2])
+def test_a_file_that_vacuum_deleted_before_the_last_put_is_not_committed(later: Later, script: str, hours: int) -> None:
+    """The first put is lost; until the next one the file that was written for it becomes old, and goes (`dynamodb` 174,000,386)."""
+    store = MemoryStore("memory://staged")
+    world = InMemory(store=store)
+    world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), {})
+    run(world.table, parse("APPEND (1, 10)"))
+    txn = staged(world, script)
+    before = {m.key for m in store.list("")}
+    put, lost = store.put_if_absent, [True]
+
+    def overtaken(key: str, data: bytes) -> object:
+        if lost and "_delta_log" in key:
+            lost.clear()
+            run(InMemory(store=store).table, parse("APPEND (2, 20)"))  # of another process
+            later.ahead_ms = hours * 3_600_000
+            for path in {f.add.path for f in txn.staging.files} - before if hours else ():
+                store.delete(path)
+        return put(key, data)
+
+    store.put_if_absent = overtaken  # type: ignore[method-assign, assignment]
+    if hours:
+        with pytest.raises(ConcurrentWriteException, match="Nothing was committed"):
+            txn.commit("WRITE", {})
+        assert world.rows() == [{"k": 1, "v": 10}, {"k": 2, "v": 20}]
+    else:
+        txn.commit("WRITE", {})
+        assert len(world.rows()) == (3 if script.startswith("APPEND") else 2)
