@@ -26,7 +26,7 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.vacuum import SKEW_MS, needed_paths, removed_since
 from rowlock.protocol import change_feed, clustering, paths, row_tracking
-from rowlock.protocol.actions import AddCdcFile, AddFile, FileKey, Metadata, RemoveFile
+from rowlock.protocol.actions import AddCdcFile, AddFile, FileKey, Metadata, Protocol, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.properties import PROTECTION
@@ -152,7 +152,8 @@ def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions | 
     before, now = {f.path: f for f in target.files.adds()}, {f.path: f for f in head.files.adds()}
     removes = tuple(f.removed(now_ms, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key)
     adds = tuple(_restored_file(f, now.get(p), same_ids=same_ids) for p, f in before.items() if p not in now or now[p].key != f.key)
-    protocol, metadata = widest(head.protocol, target.protocol), _restored_metadata(target, head, same_ids=same_ids)
+    protocol = widest(head.protocol, target.protocol)
+    metadata = _restored_metadata(target, head, protocol, same_ids=same_ids)
     bare = [f for p, f in before.items() if p in now and now[p].key == f.key and now[p].base_row_id is None and row_tracking.assigns(protocol, metadata)]
     if removes:
         refuse_on_append_only(head, "restore an older version", "RESTORE")
@@ -175,7 +176,7 @@ def _restored_file(file: AddFile, live: AddFile | None, *, same_ids: bool) -> Ad
     return replace(file, data_change=True, base_row_id=base, default_row_commit_version=version)
 
 
-def _restored_metadata(target: Snapshot, head: Snapshot, *, same_ids: bool) -> Metadata:
+def _restored_metadata(target: Snapshot, head: Snapshot, protocol: Protocol, *, same_ids: bool) -> Metadata:
     """The old metadata with the table's id at the head, and with the highest column id and numbers of identity columns ever given, so that none is reused.
 
     The checkpoints that hide dropped features stay protected: the log is the same.
@@ -185,7 +186,7 @@ def _restored_metadata(target: Snapshot, head: Snapshot, *, same_ids: bool) -> M
     if is_mapped(old) and MAX_ID in now:
         old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
     restored = replace(target.metadata, id=head.metadata.id, configuration=old)
-    return with_marks_of(restored if same_ids else row_tracking.with_column_names_of(restored, head.metadata, clock.new_id), head.metadata)
+    return with_marks_of(restored if same_ids else row_tracking.with_column_names_of(restored, head.metadata, protocol, clock.new_id), head.metadata)
 
 
 def _metrics(target: Snapshot, adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> dict[str, int]:

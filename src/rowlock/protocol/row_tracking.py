@@ -72,10 +72,14 @@ def have_same_ids(old: Metadata, protocol: Protocol, metadata: Metadata) -> bool
     return FEATURE in writer_features(protocol) if now is None else now == old.configuration.get(ROW_ID_COLUMN)
 
 
-def with_column_names_of(metadata: Metadata, head: Metadata, new_id: Callable[[], str]) -> Metadata:
-    """The metadata with the names of the materialized columns that the head has, whatever its own are; with new ones where neither the head has any."""
-    merged = {k: v for k, v in metadata.configuration.items() if k not in _NAME_PREFIXES} | {k: v for k, v in head.configuration.items() if k in _NAME_PREFIXES}
-    return replace(metadata, configuration=with_column_names(merged, new_id))
+def with_column_names_of(metadata: Metadata, head: Metadata, protocol: Protocol, new_id: Callable[[], str]) -> Metadata:
+    """The metadata with the names of the materialized columns that the head has, whatever its own are; with new ones where it has none and `protocol` lists the feature.
+
+    The names are new even where row tracking is suspended: by them `have_same_ids` tells that ids of before are no longer the table's.
+    """
+    new = {key: prefix + new_id() for key, prefix in _NAME_PREFIXES.items()} if FEATURE in writer_features(protocol) else {}
+    others = {k: v for k, v in metadata.configuration.items() if k not in _NAME_PREFIXES}
+    return replace(metadata, configuration=others | new | {k: v for k, v in head.configuration.items() if k in _NAME_PREFIXES})
 
 
 def high_water_mark(domains: Mapping[str, DomainMetadata], table: str | None = None) -> int:

@@ -115,6 +115,17 @@ def test_row_ids_come_back_where_the_feature_was_not_dropped_in_the_end() -> Non
     assert Counter(map(str, world.identified(receipt.version)[1])) == Counter(map(str, wanted))
 
 
+def test_row_ids_after_a_version_of_the_dropping_was_restored() -> None:
+    """I6: the feature came back suspended, by a RESTORE to a version between the steps of dropping it; then one that tracked its rows was restored (`local` 183,000,701)."""
+    world = lived(**{"delta.enableRowTracking": "true"})
+    table_features.drop_feature(world.state, "rowTracking", lambda _: None)
+    suspended = world.table.refresh().version - 1
+    for target in (suspended, LAST):
+        assert world.restore(target).version is not None
+    head, found = world.identified(world.table.refresh().version)
+    assert min(r["_row_id"] for r in found) >= 0 and max(r["_row_id"] for r in found) <= row_tracking.high_water_mark(head.domains)
+
+
 def test_files_that_did_not_change_are_left_alone() -> None:
     world = lived()
     world.restore(2)
