@@ -13,8 +13,8 @@ from typing import Any
 from rowlock.api.stream_source.options import StreamOptions, parse
 from rowlock.api.stream_source.source import TableStream
 from rowlock.api.stream_source.walk import Piece, Walk, parse as parse_offset
+from rowlock.conflict.changed_rows import changed_rows
 from rowlock.conflict.delta import live_slice
-from rowlock.engines.spark.frames.reading import changed_rows
 from rowlock.exceptions import InvalidInput
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import Action

@@ -9,7 +9,7 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.statements import row_statements
+from rowlock.engines.spark import driver_rows
 from rowlock.parquet.rows import Rows
 from spark.support import make, read as read_rows, take_route, unchanged, winner
 from support.turning_down import turn_down
@@ -25,8 +25,8 @@ def deleted(spark: Any, path: str, monkeypatch: pytest.MonkeyPatch, way: str) ->
             take_route(patch, "large")
         if way in ("one job", "a job for each file"):
             turn_down(patch, masked_rows=0, inspected_rows=0, collected_positions_rows=1 if way == "a job for each file" else 10**6)
-        original = row_statements.to_arrow
-        patch.setattr(row_statements, "to_arrow", lambda *a: (taken.append("job"), original(*a))[1])
+        original = driver_rows.to_arrow
+        patch.setattr(driver_rows, "to_arrow", lambda *a: (taken.append("job"), original(*a))[1])
         make(spark, path, spark.range(5000).selectExpr("id", "id % 7 as g", "cast(id % 3 as string) as p"), files=2, partition_by=["p"])
         table = DeltaTable.forPath(spark, path)
         table.delete("id < 64 or id in (1000, 1063, 1064) or id >= 4990")
@@ -91,3 +91,23 @@ def test_files_with_vectors(spark, tmp_path, monkeypatch, parts: int):
     turn_down(monkeypatch, local_rows=0, driver_rows=0, inspected_rows=0)  # rows are found and written by Spark
     table.update("k % 2 = 0", {"k": "k + 100"})
     assert sorted(r["k"] for r in table.toDF().collect()) == sorted(k + 100 if k % 2 == 0 else k for k in left)
+
+
+def test_an_update_of_many_rows_begins_no_job_that_finds_too_many(spark: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I3: whether rows are changed on the driver or written by Spark is decided before a job, where a condition is computed on the driver, or there is none."""
+    path = str(tmp_path / "table")
+    table = make(spark, path, spark.range(100).selectExpr("id", "0L as n", "array(id) as held"), files=2)
+    turn_down(monkeypatch, local_rows=0, driver_rows=10)
+    written, jobs = "changed rows written by Spark (more than 10: driver_rows)", list[Any]()
+    original = driver_rows.to_arrow
+    monkeypatch.setattr(driver_rows, "to_arrow", lambda *a: (jobs.append(a), original(*a))[1])
+    for condition, ways in ((None, (written,)), ("id % 2 = 0", (written,)), ("id < 5", None), ("hash(id) = hash(7L)", None)):
+        table.update(condition, {"n": "n + 1"})
+        assert table.lastReceipt is not None and (ways or table.lastReceipt.ways) == table.lastReceipt.ways, condition
+        assert not jobs or condition == "hash(id) = hash(7L)"
+    turn_down(monkeypatch, local_rows=0, driver_rows=10, inspected_rows=0)
+    table.update("id >= 95", {"n": "n + 10"})
+    assert table.lastReceipt is not None and any("Spark job" in way for way in table.lastReceipt.ways) and jobs
+    assert table.lastReceipt.metrics["numUpdatedRows"] == 5
+    expected = {n: 1 + (n % 2 == 0) + (n < 5) + (n == 7) + 10 * (n >= 95) for n in range(100)}
+    assert {r[0]: r[1] for r in read_rows(spark, path)} == expected

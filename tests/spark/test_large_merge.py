@@ -72,7 +72,7 @@ def test_a_source_of_few_wide_rows_lies_in_files(spark, table_path, monkeypatch)
     source = spark.createDataFrame([(2, "w" * 3000), (3, "c")], "id int, s string")
     table = DeltaTable.forPath(spark, table_path)
     evaluator = table._handle.evaluator
-    wide, narrow = pin(evaluator, source, evaluator.bridge), pin(evaluator, source.where("id = 3"), evaluator.bridge)
+    wide, narrow = pin(evaluator, source), pin(evaluator, source.where("id = 3"))
     assert (wide.table, wide.num_rows, sum(n for _, _, n in wide.files)) == (None, 2, 2) and narrow.table is not None
     wide.release(evaluator)
     table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()

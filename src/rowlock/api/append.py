@@ -1,6 +1,6 @@
 """`rowlock.append`: rows into a table with no Spark and no JVM; one call, one commit.
 
-What all appends to one table in this process share is kept for some tables, so that a steady writer
+What all appends to one table in this process share is cached for some tables, so that a steady writer
 asks the store for little more than what is new.
 """
 

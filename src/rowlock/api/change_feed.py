@@ -10,8 +10,9 @@ from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
 from rowlock.conditions import named
+from rowlock.conflict.changed_rows import changed_rows
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.reading import changed_rows, changes_frame, refuse_its_columns, session_zone
+from rowlock.engines.spark.frames.reading import changes_frame, refuse_its_columns, session_zone
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
@@ -24,7 +25,7 @@ Bound = int | str | datetime.datetime
 
 
 def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = None, *, storage_options: Mapping[str, str] | None = None) -> DataFrame:
-    """The rows that were inserted, updated and deleted between two versions or times, from a table's change data feed; whoever wrote it.
+    """The rows that were inserted, updated and deleted between two versions or times, from a table's change data feed, whichever engine wrote it.
 
     The table's property `delta.enableChangeDataFeed` must have been true all the while.  The log is read now, on the driver; the rows are read
     by Spark jobs when the DataFrame is used.

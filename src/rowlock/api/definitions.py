@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rowlock import arguments
 from rowlock.api.connect import classic
 from rowlock.api.handle import Handle, Receipts, commits
@@ -14,6 +16,7 @@ from rowlock.protocol import schema
 from rowlock.protocol.column_values import is_identity
 from rowlock.transaction.definition import alteration, identity
 from rowlock.transaction.definition.alteration import ColumnEdit
+from rowlock.transaction.state.receipt import Receipt
 
 
 class Definitions:
@@ -47,9 +50,7 @@ class Definitions:
             ...
             rowlock.exceptions.ConstraintViolated: ...
         """
-        self._receipts.last = alteration.add_constraint(
-            self._handle.state, self._handle.table.engine, arguments.text(name, "name"), arguments.text(expression, "expression")
-        )
+        self._alter(alteration.add_constraint, arguments.text(name, "name"), arguments.text(expression, "expression"))
 
     @commits("alter")
     def dropConstraint(self, name: str, ifExists: bool = False) -> None:
@@ -66,9 +67,7 @@ class Definitions:
         Examples:
             >>> t.dropConstraint("positive", ifExists=True)
         """
-        self._receipts.last = alteration.drop_constraint(
-            self._handle.state, self._handle.table.engine, arguments.text(name, "name"), if_exists=arguments.flag(ifExists, "ifExists")
-        )
+        self._alter(alteration.drop_constraint, arguments.text(name, "name"), if_exists=arguments.flag(ifExists, "ifExists"))
 
     @commits("alter")
     def addColumn(self, colName: str, dataType: str | DataType, comment: str | None = None) -> None:
@@ -90,9 +89,8 @@ class Definitions:
             >>> t.toDF().columns
             ['id', 'region', 'amount', 'note']
         """
-        said = arguments.optional(arguments.text, comment, "comment")
-        field = field_of(arguments.text(colName, "colName"), dataType, said, self._handle.path)
-        self._receipts.last = alteration.add_columns(self._handle.state, self._handle.table.engine, [field])
+        field = field_of(arguments.text(colName, "colName"), dataType, arguments.optional(arguments.text, comment, "comment"), self._handle.path)
+        self._alter(alteration.add_columns, [field])
 
     @commits("alter")
     def renameColumn(self, existing: str, new: str) -> None:
@@ -113,9 +111,7 @@ class Definitions:
             >>> t.toDF().columns
             ['key']
         """
-        self._receipts.last = alteration.rename_column(
-            self._handle.state, self._handle.table.engine, (arguments.text(existing, "existing"),), arguments.text(new, "new")
-        )
+        self._alter(alteration.rename_column, (arguments.text(existing, "existing"),), arguments.text(new, "new"))
 
     @commits("alter")
     def dropColumns(self, *names: str) -> None:
@@ -135,11 +131,11 @@ class Definitions:
             >>> t.toDF().columns
             ['id']
         """
-        self._receipts.last = alteration.drop_columns(self._handle.state, self._handle.table.engine, [(arguments.text(n, "names"),) for n in names])
+        self._alter(alteration.drop_columns, [(arguments.text(n, "names"),) for n in names])
 
     @commits("alter")
     def alterColumn(self, name: str, nullable: bool | None = None, dataType: str | DataType | None = None, comment: str | None = None) -> None:
-        """Changes what a column may hold, or what is said of it.  Writes no data file.
+        """Changes a column's type, nullability or comment.  Writes no data file.
 
         `nullable=False` checks every row by a Spark job, as `addConstraint` does; all else runs none.
 
@@ -161,9 +157,9 @@ class Definitions:
             False
         """
         arguments.text(name, "name")
-        may_be_null, said = arguments.optional(arguments.flag, nullable, "nullable"), arguments.optional(arguments.text, comment, "comment")
+        may_be_null, text = arguments.optional(arguments.flag, nullable, "nullable"), arguments.optional(arguments.text, comment, "comment")
         field = None if dataType is None else field_of(name, dataType, None, self._handle.path)
-        self._edit(ColumnEdit((name,), may_be_null, field, said))
+        self._alter(alteration.edit_columns, [ColumnEdit((name,), may_be_null, field, text)])
 
     @classic
     @commits("alter")
@@ -191,7 +187,7 @@ class Definitions:
         """
         name, text = arguments.text(colName, "colName"), arguments.text(expression, "expression")
         check_new_default(self._handle, name, text)
-        self._edit(ColumnEdit((name,), default=text))
+        self._alter(alteration.edit_columns, [ColumnEdit((name,), default=text)])
 
     @commits("alter")
     def dropDefault(self, colName: str) -> None:
@@ -207,10 +203,11 @@ class Definitions:
         Examples:
             >>> t.dropDefault("region")
         """
-        self._edit(ColumnEdit((arguments.text(colName, "colName"),), drops_default=True))
+        self._alter(alteration.edit_columns, [ColumnEdit((arguments.text(colName, "colName"),), drops_default=True)])
 
-    def _edit(self, edit: ColumnEdit) -> None:
-        self._receipts.last = alteration.edit_columns(self._handle.state, self._handle.table.engine, [edit])
+    def _alter(self, change: Callable[..., Receipt], *what: object, **how: object) -> None:
+        """Commits a change of the definition."""
+        self._receipts.last = change(self._handle.state, self._handle.table.engine, *what, **how)
 
     @classic
     @commits("alter")

@@ -11,7 +11,7 @@ from rowlock.api.changes import Changes
 from rowlock.api.clones import Clones, convert
 from rowlock.api.connect import classic
 from rowlock.api.definitions import Definitions
-from rowlock.api.frames import frame_of_newest
+from rowlock.api.frames import frame_at
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.maintenance import Maintenance
 from rowlock.api.placement import open_by_name
@@ -261,7 +261,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             >>> t.toDF().count()
             3
         """
-        frame = frame_of_newest(self._handle)
+        frame = frame_at(self._handle)
         return frame.alias(self._alias) if self._alias else frame
 
     def alias(self, aliasName: str) -> DeltaTable:

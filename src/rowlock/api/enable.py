@@ -33,7 +33,7 @@ def enable(spark: SparkSession) -> SparkSession:
     """Gives the statements of `spark.sql`, the formats `delta` and `rowlock` and tables in the catalog to Rowlock, on this session and those made from it.
 
     Statements on Delta tables then run as Rowlock's transactions, and Spark's own commands can no longer change or delete such a table: what Rowlock does not
-    carry out is refused by name, as is a command of Spark that nobody has looked at.  docs/sql.md has the list.  It holds for as long as the session lives,
+    carry out is refused by name, as is a command of Spark that was never reviewed.  docs/sql.md has the list.  It holds for as long as the session lives,
     and takes two to three seconds, less from the second time on.  Runs on the driver, without a Spark job.
 
     Args:

@@ -16,12 +16,12 @@ from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle, step_of
 from rowlock.api.row_writes import Made, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
-from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids, scan_frame, scanned_plan
 from rowlock.engines.spark.sql.session import is_enabled
+from rowlock.engines.spark.statements.append import Overwrite, append_statements, overwrite_statements
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
@@ -177,14 +177,14 @@ def write(
     with handle.commits("write", user_metadata, compression=compression, instead=optimizing(optimize_write)):
         evolves = call.settings().flag("schema.autoMerge.enabled") if merge_schema is None else merge_schema
         with step_of(handle.spark, app) as step:
-            said = _Write(handle, df, mode, columns, what, step, evolves, most)
-            snapshot = head_or_created(handle.state.refresh, handle.state, lambda: said.create(wanted))
-            return handle.compacted(snapshot) if isinstance(snapshot, Receipt) else said.into(snapshot)
+            writing = _Write(handle, df, mode, columns, what, step, evolves, most)
+            snapshot = head_or_created(handle.state.refresh, handle.state, lambda: writing.create(wanted))
+            return handle.compacted(snapshot) if isinstance(snapshot, Receipt) else writing.into(snapshot)
 
 
-def optimizing(said: bool | None) -> dict[str, str | None]:
+def optimizing(wanted: bool | None) -> dict[str, str | None]:
     """What a write says itself of optimized writes, in place of the session's setting."""
-    return {} if said is None else {"optimizeWrite.enabled": str(said)}
+    return {} if wanted is None else {"optimizeWrite.enabled": str(wanted)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class _Write:
     df: DataFrame
     mode: WriteMode
     partition_by: Sequence[str]
-    what: overwrites.Overwrite
+    what: Overwrite
     app: SetTransaction | None
     merge_schema: bool
     max_records: int | None
@@ -204,10 +204,10 @@ class _Write:
         """Version 0 with the rows in it."""
         if self.what.same:
             raise overwrites.no_table_yet(self.handle.path)
-        said = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
+        mode = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
         stage = overwrites.stage_of(self.handle, self.df, self.max_records)
         return create_with_rows(
-            self.handle.state, columns_of_frame(self.df), stage, partition_by=self.partition_by, properties=properties, mode=said, app=self.app
+            self.handle.state, columns_of_frame(self.df), stage, partition_by=self.partition_by, properties=properties, mode=mode, app=self.app
         )
 
     def into(self, snapshot: Snapshot) -> Receipt:
@@ -241,7 +241,7 @@ class _Write:
     def _plan(self, evaluator: Evaluator, snapshot: Snapshot) -> Planned:
         if self.mode == "append":
             return append_statements(evaluator, snapshot, self.df, self.max_records)
-        return overwrites.overwrite_statements(evaluator, snapshot, self.df, self.what, max_records=self.max_records)
+        return overwrite_statements(evaluator, snapshot, self.df, self.what, max_records=self.max_records)
 
 
 def make_with_rows(
@@ -252,19 +252,18 @@ def make_with_rows(
     replaces: bool,
     partition_by: Sequence[str],
     properties: Mapping[str, str],
-    app: SetTransaction | None = None,
-    user_metadata: str | None = None,
-    max_records: int | None = None,
-    **options: Any,
+    options: Mapping[str, Any],
 ) -> Receipt:
-    """Makes a table with the columns and the rows of a DataFrame, as `made` says.
+    """Makes a table with the columns and the rows of a DataFrame, as `made` says.  `options`: further arguments of `rowlock.write`.
 
     With `replaces` in place of the one that is there, in one commit: others' work of meanwhile is replaced, too.  Raises TableExists without it, with it
     ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then; and what making a table raises.
     """
     check_names(df.columns, handle.path)
     layout: dict[str, Any] = {"partition_by": partition_by, "properties": properties}
-    with handle.commits("create", user_metadata, **options), step_of(handle.spark, app) as step:
+    app, max_records = application(options.get("app_id"), options.get("app_version")), options.get("max_records_per_file")
+    how = {"compression": options.get("compression"), "instead": optimizing(options.get("optimize_write"))}
+    with handle.commits("create", options.get("user_metadata"), **how), step_of(handle.spark, app) as step:
         if not replaces:
             stage = overwrites.stage_of(handle, df, max_records)
             return handle.compacted(create_with_rows(handle.state, columns_of_frame(df), stage, **layout, mode="ErrorIfExists", app=step, made=made))
@@ -285,26 +284,21 @@ def make_with_rows(
 _CHANGED = "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"
 
 
-def frame_of_newest(handle: Handle) -> DataFrame:
-    """The rows of a handle's table: on an enabled session as they are whenever the DataFrame runs, on any other as they are now."""
-    snapshot = handle.at()
-    return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata)) if is_enabled(handle.spark) else read_frame(handle.evaluator, snapshot)
-
-
-def following(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> DataFrame:
-    """The rows of a table as they are whenever the DataFrame runs, on an enabled session; of a version that is named always the same."""
-    handle = Handle(spark, path)
-    snapshot = handle.at(version, timestamp)
-    return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata), fixed=version is not None or timestamp is not None)
+def frame_at(handle: Handle, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> DataFrame:
+    """The rows of a table; of its newest version, on an enabled session, as they are whenever the DataFrame runs, on any other as they are now."""
+    snapshot, fixed = handle.at(version, timestamp), version is not None or timestamp is not None
+    if is_enabled(handle.spark):
+        return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata), fixed=fixed)
+    return read_frame(handle.evaluator, snapshot, fixed=fixed)
 
 
 def scan(spark: SparkSession, table: str, version: str | None, columns: str, hidden: str | None, versions: Any) -> Any:
     """The plan of a table's rows with its files, when a query runs: of `version`, of the version that the query reads already, or of the newest.
 
-    `columns` is what the reader was told of the columns; with `hidden` the column `_metadata` of these fields, with commas between them, comes last.  `versions`
+    `columns` is what the reader knows of the columns; with `hidden` the column `_metadata` of these fields, with commas between them, comes last.  `versions`
     (a Java map) holds the version of each table that the query reads already, and gets this one.
 
-    Raises SchemaMismatch where the rows do not fit the columns that the reader was told, TableNotFound.
+    Raises SchemaMismatch where the rows do not fit the columns that the reader knows, TableNotFound.
     """
     handle = Handle(spark, table)
     snapshot = handle.at(int(version)) if version is not None else _newest(handle, versions.get(table))

@@ -121,11 +121,16 @@ class Handle:
         return self._made
 
     @property
-    def evaluator(self) -> Evaluator:
-        """The Spark engine's evaluator."""
+    def engine(self) -> SparkEngine:
+        """The Spark engine."""
         engine = self.table.engine
         assert isinstance(engine, SparkEngine)
-        return engine.evaluator
+        return engine
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The Spark engine's evaluator."""
+        return self.engine.evaluator
 
     @contextmanager
     def holding(self, sources: list[Source]) -> Iterator[None]:
@@ -153,8 +158,8 @@ class Handle:
         try:
             written = self.state.log.commits(receipt.version - 1, receipt.version)[0].adds
             if (statement := auto_compaction(self.state.newest(), written, call.settings())) is not None:
-                said = {"predicate": [], "zOrderBy": [], "clusterBy": [], "auto": True}
-                transaction.run(self.table, "OPTIMIZE", lambda head: ([auto_compaction(head, written, call.settings()) or statement], said))
+                parameters = {"predicate": [], "zOrderBy": [], "clusterBy": [], "auto": True}
+                transaction.run(self.table, "OPTIMIZE", lambda head: ([auto_compaction(head, written, call.settings()) or statement], parameters))
         except Exception as e:  # noqa: BLE001 - the commit has landed; the next one tries again
             logger.warning("the compaction after version %d of %s failed and will be tried again: %s", receipt.version, self.path, e)
         return receipt

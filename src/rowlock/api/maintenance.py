@@ -88,8 +88,8 @@ class Maintenance:
         if hours is not None:
             arguments.real(hours, "retentionHours", "hours")
         with self._handle.commits("vacuum"):
-            said = settings()
-            checked, lite = said.flag("retentionDurationCheck.enabled"), only_known or (inventory is None and said.flag("vacuum.lite.enabled"))
+            current = settings()
+            checked, lite = current.flag("retentionDurationCheck.enabled"), only_known or (inventory is None and current.flag("vacuum.lite.enabled"))
             self._handle.state.refresh()  # files that an open transaction over several tables has staged are live then, or garbage
             return vacuum.vacuum(self._handle.state.log, retention_hours=hours, check_retention=checked, dry_run=dry_run, only_known=lite, inventory=inventory)
 

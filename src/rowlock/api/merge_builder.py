@@ -299,9 +299,7 @@ class DeltaMergeBuilder:
             if self._runner is not self._handle and wider(snapshot) is not snapshot.metadata:
                 text = "A MERGE that adds columns is a transaction of its own in this version: run it outside of the block, or add the columns first"
                 raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
-            statement = merge_statement(evaluator, snapshot, self._source, self._condition, clauses, self._alias, pinned[-1] if pinned else None)
-            if not any(source is statement.payload.source for source in pinned):
-                pinned.append(statement.payload.source)
+            statement = merge_statement(evaluator, snapshot, self._source, self._condition, clauses, self._alias, pinned)
             return [statement], statement.parameters
 
         self._receipts.last = receipt = self._runner.run("MERGE", plan, **({"metadata": wider} if evolves and self._runner is self._handle else {}))

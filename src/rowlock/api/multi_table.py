@@ -68,7 +68,7 @@ class MultiTableTransaction:
             self._opened.append(OpenTransaction(handle, self._options, self._app, self._reruns, self._user_metadata, head))
         self._wait(heads)
         for n, (handle, opened) in enumerate(zip(self._handles, self._opened, strict=True)):
-            opened.sources_told = self._listener(n)
+            opened.source_listener = self._listener(n)
             self._parts.append(DeltaTransaction(handle, self._options, self._app, Receipts(), None, opened))
         return self
 
@@ -80,15 +80,15 @@ class MultiTableTransaction:
                 opened.begin_at(head)
 
     def _listener(self, of: int) -> Callable[[DataFrame], None]:
-        """What is told of each source of the statements on one table: what it reads of the other tables is a read of these."""
+        """A function to be called with each source of the statements on one table: what it reads of the other tables is a read of these."""
 
-        def told(frame: DataFrame) -> None:
+        def note(frame: DataFrame) -> None:
             for n, opened in enumerate(self._opened):
                 if n != of:
                     for version in versions_read(opened.handle.evaluator, frame, opened.txn.base.version):
                         opened.txn.note_read(version)
 
-        return told
+        return note
 
     @property
     def _transaction(self) -> Transaction:
@@ -167,7 +167,7 @@ def _part(opened: OpenTransaction, txn_id: str) -> Part:
     """A table's share of the transaction as what is committed."""
     if not opened.steps and not opened.txn.already_committed:
         opened.txn.app = None  # nothing is written there, so the application's step leaves no mark
-    operation, parameters = opened.said() if opened.steps else ("READ", {})
+    operation, parameters = opened.operation() if opened.steps else ("READ", {})
     return Part(opened.txn, operation, parameters, txn_id)
 
 
@@ -278,7 +278,7 @@ def read_together(tables: Tables, timestamp: str | datetime.datetime | None = No
     return [read_frame(handle.evaluator, head, fixed=True) for handle, head in zip(handles, heads, strict=True)]
 
 
-class _Options(TypedDict, total=False):
+class TransactionOptions(TypedDict, total=False):
     """The arguments of `DeltaTable.transaction` and of `rowlock.transaction`."""
 
     isolation: Isolation | None
@@ -292,25 +292,18 @@ class _Options(TypedDict, total=False):
 
 
 @overload
-def run(table: DeltaTable, fn: Callable[[DeltaTransaction], Any], retries: int = 10, **options: Unpack[_Options]) -> Receipt: ...
+def run(table: DeltaTable, fn: Callable[[DeltaTransaction], Any], retries: int = 10, **options: Unpack[TransactionOptions]) -> Receipt: ...
 @overload
 def run(
-    table: Tables, fn: Callable[[MultiTableTransaction], Any], retries: int = 10, *, wait: Wait = "everywhere", **options: Unpack[_Options]
+    table: Tables, fn: Callable[[MultiTableTransaction], Any], retries: int = 10, *, wait: Wait = "everywhere", **options: Unpack[TransactionOptions]
 ) -> MultiTableReceipt: ...
 def run(
     table: DeltaTable | Tables,
     fn: Callable[[Any], Any],
     retries: int = 10,
     *,
-    isolation: Isolation | None = None,
-    on_conflict: OnConflict | None = None,
-    granularity: Granularity | None = None,
-    app_id: str | None = None,
-    app_version: int | None = None,
-    lock: Lock | None = None,
-    lock_timeout: float | None = None,
-    user_metadata: str | None = None,
     wait: Wait = "everywhere",
+    **options: Unpack[TransactionOptions],
 ) -> Receipt | MultiTableReceipt:
     """Runs a function in a transaction and commits; where a rebase cannot keep its work, runs it again as a whole.
 
@@ -321,15 +314,9 @@ def run(
         table: The table, or a list of several: then the function gets a transaction over all of them (see `rowlock.transaction`).
         fn: Called with the transaction.
         retries: How many more times it may run, 0 or more.
-        isolation: As in `DeltaTable.transaction`, and so are the arguments below.
-        on_conflict: What is done where others committed first.
-        granularity: What counts as a conflict: a row or a file.
-        app_id: The name of an application, whose step this is.
-        app_version: The step's number, 0 or more.
-        lock: Who waits in line before they work.
-        lock_timeout: For how many seconds to wait in line, 0 or more.
-        user_metadata: A text of your own, which the commit carries as `userMetadata`.
         wait: Of several tables, as in `rowlock.transaction`: "everywhere" or "decided".
+        **options: The arguments of `DeltaTable.transaction`: `isolation`, `on_conflict`, `granularity`, `app_id`, `app_version`, `lock`, `lock_timeout` and
+            `user_metadata`.
 
     Returns:
         The receipt of the commit; of several tables a `MultiTableReceipt`.
@@ -350,18 +337,17 @@ def run(
 
     arguments.function(fn, "fn")
     most = max(0, arguments.number(retries, "retries"))
-    how = (isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
     until = waited(wait)
     if isinstance(table, (list, tuple)):
         handles = handles_of(table, "rowlock.run")
-        together: MultiTableReceipt = _run(lambda: MultiTableTransaction(handles, *asked(*how), until), fn, most)
+        together: MultiTableReceipt = _run(lambda: MultiTableTransaction(handles, *asked(**options), until), fn, most)
         return together
     if not isinstance(table, DeltaTable):
         raise WrongType(f"table must be a DeltaTable, not {type(table).__name__}")
     if until != "everywhere":
         raise InvalidInput("wait is for a transaction over several tables: a commit to one table is there when it is decided", table=table._handle.path)
     check_classic(table._handle.spark, "rowlock.run")
-    receipt: Receipt = _run(lambda: table.transaction(*how), fn, most)
+    receipt: Receipt = _run(lambda: table.transaction(**options), fn, most)
     return receipt
 
 

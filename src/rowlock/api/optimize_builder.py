@@ -128,7 +128,7 @@ class DeltaOptimizeBuilder:
         return self._run(plan, "REORG", {word: True})
 
     def _run(
-        self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]], operation: str = "OPTIMIZE", said: Mapping[str, Any] | None = None
+        self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]], operation: str = "OPTIMIZE", parameters: Mapping[str, Any] | None = None
     ) -> DataFrame:
         """Commits the rewriting that `choose` makes of a snapshot's files, and returns delta-spark's metrics."""
         planned: list[tuple[Snapshot, list[AddFile], Words]] = []
@@ -139,7 +139,7 @@ class DeltaOptimizeBuilder:
             statement, words = choose(snapshot, files)
             planned.append((snapshot, files, words))
             predicate = [predicate_text(evaluator, self._condition)] if self._condition else []
-            return [statement], {"predicate": predicate, **(said or {"zOrderBy": [], "clusterBy": [], "auto": False, **words})}
+            return [statement], {"predicate": predicate, **(parameters or {"zOrderBy": [], "clusterBy": [], "auto": False, **words})}
 
         self._receipts.last = None
         receipt = self._handle.run(operation, plan)

@@ -2,14 +2,13 @@
 and replaceOn), the partitions that the new rows fall into, or the table's columns with its rows.
 
 An overwrite that says that it changes no row (delta-spark's option dataChange=false) is a compaction, once the rows were compared.  delta-spark takes the
-writer's word: a row that another commit added meanwhile would be lost, and streams would never hear of it.  Here the rows that are given
+writer's word: a row that another commit added meanwhile would be lost, and streams would not read it.  Here the rows that are given
 must be those that the table holds, and its files are rewritten by OPTIMIZE, which no other writer can be harmed by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rowlock import arguments
@@ -17,16 +16,9 @@ from rowlock.api import expressions
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.row_writes import Stage
-from rowlock.boundary.engine import refuse_on_append_only
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
-from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.reading import read_frame
-from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.append import append_blocks, append_statement, condition_of, conform, matching_statements, partitions_of
-from rowlock.engines.spark.statements.compaction import WITHOUT_CHANGE, check_partition_condition
-from rowlock.engines.spark.statements.row_comparison import have_same_rows
-from rowlock.engines.spark.statements.row_statements import delete_statement
+from rowlock.engines.spark.statements.append import Matching, Overwrite, holds_rows, matching_statements
 from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
@@ -35,42 +27,10 @@ from rowlock.protocol.column_values import DEFAULTS
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema import StructType, nullable
 from rowlock.transaction.definition import replacement
-from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.transaction import Planned
 
 PartitionOverwriteMode = Literal["static", "dynamic"]
 _SETTING = "spark.sql.sources.partitionOverwriteMode"
-
-
-@dataclass(frozen=True, slots=True)
-class Overwrite:
-    """What an overwrite replaces.
-
-    where     the condition of the rows; None for all
-    matching  which rows a new row matches
-    same      no row changes: the new rows are those that are there, and only their files are others
-    dynamic   the partitions that the new rows fall into, of a table that has partitions
-    schema    the columns and the partitioning, too
-    """
-
-    where: str | Column | None = None
-    dynamic: bool = False
-    schema: bool = False
-    matching: Matching | None = None
-    same: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """Which rows of a table a new row matches: `on`, a condition over both, or equal values of the columns `using`.
-
-    alias  the name that `on` has for the table
-    """
-
-    on: str | Column | None = None
-    using: Sequence[str] = ()
-    alias: str | None = None
 
 
 def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alias: str | None, path: str) -> Matching | None:
@@ -110,16 +70,16 @@ def overwrite_of(
         "overwrite_schema": overwrite_schema,
         "partition_overwrite_mode='dynamic'": partition_mode == "dynamic",
     }
-    said = [name for name, is_given in given.items() if is_given]
+    chosen = [name for name, is_given in given.items() if is_given]
     if not arguments.flag(data_change, "data_change"):
-        if mode != "overwrite" or (said and said != ["replace_where"]) or isinstance(where, Column):
+        if mode != "overwrite" or (chosen and chosen != ["replace_where"]) or isinstance(where, Column):
             raise InvalidInput("data_change=False goes with mode='overwrite' and at most a replace_where as text: it compacts files", table=path)
         return Overwrite(where, same=True)
-    if said and mode != "overwrite":
-        raise InvalidInput(f"{said[0]} goes with mode='overwrite', not with mode={mode!r}", table=path)
-    if len(said) > 1:
-        raise InvalidInput(f"{said[0]} and {said[1]} do not go together: each says what is replaced", table=path)
-    if mode != "overwrite" or said or partition_mode is not None:
+    if chosen and mode != "overwrite":
+        raise InvalidInput(f"{chosen[0]} goes with mode='overwrite', not with mode={mode!r}", table=path)
+    if len(chosen) > 1:
+        raise InvalidInput(f"{chosen[0]} and {chosen[1]} do not go together: each says what is replaced", table=path)
+    if mode != "overwrite" or chosen or partition_mode is not None:
         return Overwrite(where, dynamic=partition_mode == "dynamic", schema=overwrite_schema, matching=matching)
     return Overwrite(dynamic=is_dynamic(spark))
 
@@ -127,25 +87,6 @@ def overwrite_of(
 def is_dynamic(spark: SparkSession) -> bool:
     """Whether the session's setting asks for dynamic partition overwrite."""
     return str(spark.conf.get(_SETTING, "static")).lower() == "dynamic"
-
-
-def overwrite_statements(
-    evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, what: Overwrite, alias: str | None = None, max_records: int | None = None
-) -> Planned:
-    """A delete and an append that belong together, and their parameters."""
-    parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
-    if what.dynamic and snapshot.partition_columns:
-        refuse_on_append_only(snapshot)  # before rows are staged
-        append = append_statement(evaluator, snapshot, frame, max_records=max_records)
-        partitions = condition_of(partitions_of(append.payload, snapshot), snapshot)
-        return [delete_statement(evaluator, snapshot, partitions, alias), append], parameters | {"isDynamicPartitionOverwrite": True}
-    by_partitions = what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled")
-    if what.where is not None and by_partitions:
-        check_partition_condition(evaluator, snapshot, what.where)
-    delete = delete_statement(evaluator, snapshot, what.where, alias)
-    checks = what.where is not None and (by_partitions or settings().flag("replaceWhere.constraintCheck.enabled"))
-    append = append_statement(evaluator, snapshot, frame, must_meet=delete if checks else None, max_records=max_records)
-    return [delete, append], parameters | ({} if what.where is None else {"predicate": str(what.where)})
 
 
 def columns_of_replaced(handle: Handle, df: DataFrame) -> StructType:
@@ -180,9 +121,8 @@ def stage_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> S
 
 def _staged(handle: Handle, rows: DataFrame, draft: Snapshot, max_records: int | None) -> list[AddFile]:
     """The data files of the rows, written for a draft of the table."""
-    handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
-    blocks = append_blocks(handle.evaluator, draft, conform(rows, table_schema(draft), handle.path), max_records=max_records)
-    return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
+    handle.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
+    return handle.engine.write_frame(rows, snapshot=draft, max_records=max_records)
 
 
 def overwrite_matching(
@@ -196,17 +136,10 @@ def overwrite_matching(
 ) -> Receipt:
     """Deletes the rows of a table that a row of `df` matches, and adds all rows of `df`, in one commit.  Raises what a MERGE and an append raise."""
     pinned: list[Source] = []
-
-    def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
-        statements = matching_statements(evaluator, snapshot, df, what.on, what.using, what.alias, pinned[-1] if pinned else None, max_records)
-        read_once: Source = statements[0].payload.source
-        if not any(read_once is p for p in pinned):
-            pinned.append(read_once)
-        said = {"replaceOn": str(what.on)} if what.on is not None else {"replaceUsing": list(what.using)}
-        return statements, {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns), **said}
-
     with handle.holding(pinned):
-        return handle.run("WRITE", plan, metadata=metadata, app=app)
+        return handle.run(
+            "WRITE", lambda evaluator, snapshot: matching_statements(evaluator, snapshot, df, what, pinned, max_records), metadata=metadata, app=app
+        )
 
 
 def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
@@ -215,10 +148,7 @@ def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
     Raises InvalidInput where the rows of `df` are others than the table has there, StatementRefused for a condition on other columns than partition columns.
     """
     snapshot = handle.state.refresh()
-    if where is not None:
-        check_partition_condition(handle.evaluator, snapshot, where, WITHOUT_CHANGE)
-    held = read_frame(handle.evaluator, snapshot)
-    if not have_same_rows(held if where is None else held.where(where), conform(df, table_schema(snapshot), handle.path)):
+    if not holds_rows(handle.evaluator, snapshot, df, where):
         raise not_the_same(handle.path, "those that are given are not the table's: leave it out to replace rows", version=snapshot.version)
     receipts = Receipts()
     DeltaOptimizeBuilder(handle, receipts, where).executeCompaction()
@@ -233,5 +163,5 @@ def not_the_same(path: str, why: str, op: str | None = None, version: int | None
 
 
 def no_table_yet(path: str) -> InvalidInput:
-    """The error for a new table whose rows are said to be no change."""
+    """The error for a new table with data_change=False."""
     return not_the_same(path, "there is no table yet: leave it out to make one", "Create a Delta table")

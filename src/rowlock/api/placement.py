@@ -1,6 +1,6 @@
 """Where a table that is made or replaced is to be: at a path, or under a name in the catalog.
 
-Everything that can be said against a name is said here, before anything is written.
+A name that cannot be given is refused here, before anything is written.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def is_elsewhere(location: str, folder: str) -> bool:
 def other_location(name: str, folder: str, location: str) -> InvalidInput:
     """The error for a statement that says another location of a table than the catalog."""
     text = f"The location of table {name} is {folder}, not {location}: leave location() (the option path) out"
-    told = {"tableName": name, "existingTableLocation": folder, "tableLocation": location}
-    return InvalidInput(text, table=folder, condition=named("DELTA_TABLE_LOCATION_MISMATCH", **told))
+    parameters = {"tableName": name, "existingTableLocation": folder, "tableLocation": location}
+    return InvalidInput(text, table=folder, condition=named("DELTA_TABLE_LOCATION_MISMATCH", **parameters))
 
 
 def open_by_name(spark: SparkSession, name: str) -> Handle:

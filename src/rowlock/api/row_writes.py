@@ -130,7 +130,7 @@ def widening(snapshot: Snapshot) -> Widening | None:
 
     Raises InvalidInput for a value that the session's setting has not.
     """
-    said = (settings().text(AUTOMATIC) or "").upper()
-    if said not in _WIDENING:
-        raise InvalidInput(f"The setting spark.databricks.delta.{AUTOMATIC} is one of {', '.join(_WIDENING)}, not {said!r}", table=snapshot.table)
-    return _WIDENING[said] if snapshot.properties.type_widening and not generated_columns(snapshot.schema) else None
+    policy = (settings().text(AUTOMATIC) or "").upper()
+    if policy not in _WIDENING:
+        raise InvalidInput(f"The setting spark.databricks.delta.{AUTOMATIC} is one of {', '.join(_WIDENING)}, not {policy!r}", table=snapshot.table)
+    return _WIDENING[policy] if snapshot.properties.type_widening and not generated_columns(snapshot.schema) else None

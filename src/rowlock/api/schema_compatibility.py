@@ -93,8 +93,8 @@ def changed(later: Metadata, shown: Snapshot) -> str | None:
 
 def columns_of(metadata: Metadata) -> str:
     """What a plan keeps of the columns that it was analyzed with, as JSON."""
-    kept = [metadata.schema_string, column_mapping_mode(metadata.configuration), list(metadata.partition_columns)]
-    return orjson.dumps(kept).decode()
+    parts = [metadata.schema_string, column_mapping_mode(metadata.configuration), list(metadata.partition_columns)]
+    return orjson.dumps(parts).decode()
 
 
 def names_in(columns: str) -> list[str]:

@@ -116,7 +116,7 @@ def sink(
         mode: `append`, or `overwrite`: the batch replaces the table's rows.
         partition_by: Columns to partition a table by that is made.
         merge_schema: Whether columns that the table lacks are added to it.
-        name: Tells sinks of one table in one query apart, each of which writes a part of every batch; another one for each, the same for good.
+        name: Distinguishes sinks of one table in one query, each of which writes a part of every batch; another one for each, the same for good.
         properties: Table properties of a table that is made.
         storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
 

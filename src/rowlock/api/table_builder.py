@@ -75,7 +75,7 @@ class DeltaTableBuilder:
 
     def __repr__(self) -> str:
         columns = f"columns={display.some_names(f.name for f in self._fields)}"
-        properties = sorted(self._properties)  # their values may be somebody's secret
+        properties = sorted(self._properties)  # their values may be secrets
         return display.call(
             "DeltaTableBuilder",
             self._mode,
@@ -292,7 +292,7 @@ class DeltaTableBuilder:
             TableExists: There is a table, for `create`; under a name it is Spark's AnalysisException, too.
             TableNotFound: There is no table, for `replace`; under a name it is Spark's AnalysisException, too.
             SchemaMismatch: The columns cannot be those of one table, or are not those of the table that is to get the name.
-            InvalidInput: There is no column or no place, or what is said of the table does not go together.
+            InvalidInput: There is no column or no place, or parts of the definition do not go together.
             UnsupportedFeature: The table would need a feature that this version cannot write.
             DeltaConcurrentModificationException: Others committed while the table was replaced, and the policy is to raise.
 
@@ -321,7 +321,7 @@ class DeltaTableBuilder:
         return self._face(handle)
 
     def _check_definition(self, handle: Handle) -> None:
-        """Raises where what was said makes no table that this version can write."""
+        """Raises where the definition is none that this version can write."""
         if not self._fields and (self._partitions or self._clusters or self._mode not in ("create", "createIfNotExists")):
             text = "Only a new table may have no columns yet, and no partitions then: addColumn('id', 'BIGINT') or addColumns(df.schema)"
             raise InvalidInput(text, table=handle.path, condition=named("DELTA_SCHEMA_NOT_PROVIDED"))

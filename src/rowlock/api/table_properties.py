@@ -13,8 +13,6 @@ from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
 from rowlock.engines.spark.frames.reading import read_frame
-from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.append import append_blocks, conform
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import files_with_older_types
@@ -87,10 +85,9 @@ def _unmapped(head: Snapshot, properties: Mapping[str, str], unset: Collection[s
 
 def _rewritten(handle: Handle, head: Snapshot, metadata: Metadata) -> list[AddFile]:
     """The rows of the head in new data files, under other metadata."""
-    draft, evaluator = creation.draft_snapshot(metadata, handle.path), handle.evaluator
-    rows = conform(read_frame(evaluator, head, fixed=True), table_schema(draft), handle.path)
-    written = handle.table.engine.write(append_blocks(evaluator, draft, rows, gives_generated=True), snapshot=draft, vectors_allowed=True)
-    return [replace(s.add, data_change=False) for s in written]
+    rows = read_frame(handle.evaluator, head, fixed=True)
+    written = handle.engine.write_frame(rows, snapshot=creation.draft_snapshot(metadata, handle.path), gives_generated=True)
+    return [replace(add, data_change=False) for add in written]
 
 
 class Upgrades:

@@ -13,21 +13,19 @@ from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.changes import Changes
 from rowlock.api.handle import WORKS, Handle, Plan, Receipts, reset_step
-from rowlock.api.overwrites import Overwrite, overwrite_statements
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.session.settings import fixed_variables
-from rowlock.engines.spark.statements.append import append_statement
-from rowlock.engines.spark.statements.sources import Source, sources_told
+from rowlock.engines.spark.statements.append import Overwrite, append_statements, overwrite_statements
+from rowlock.engines.spark.statements.sources import Source, listening_to_sources
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt, Reruns
-from rowlock.transaction.transaction import Options, Planned, StagingTransaction, Transaction
+from rowlock.transaction.transaction import Options, StagingTransaction, Transaction
 from rowlock.transaction.waiting.lease_line import LeaseLine
 
 _SEVERAL = "TRANSACTION"
@@ -48,7 +46,7 @@ class OpenTransaction:
         """`head`: the snapshot that it reads, where it is one of several tables' transactions, which begin together; None: the newest."""
         self.handle, self._user_metadata = handle, user_metadata
         self._line = LeaseLine(handle.state)
-        self.sources_told: Callable[[DataFrame], None] | None = None
+        self.source_listener: Callable[[DataFrame], None] | None = None
         self._of_settings = False
         if app is None:
             with handle.commits("write"):
@@ -93,7 +91,7 @@ class OpenTransaction:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        with self.handle.commits(WORKS[operation]), fixed_variables(self.handle.spark), sources_told(self.sources_told):
+        with self.handle.commits(WORKS[operation]), fixed_variables(self.handle.spark), listening_to_sources(self.source_listener):
             parameters = self._staging.stage(lambda snapshot: plan(self.handle.evaluator, snapshot))
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))
@@ -114,7 +112,7 @@ class OpenTransaction:
     def commit(self) -> Receipt:
         """Commits all statements as one version."""
         with self.committing():
-            return self.handle.compacted(self.txn.commit(*self.said()))
+            return self.handle.compacted(self.txn.commit(*self.operation()))
 
     @contextmanager
     def committing(self) -> Iterator[None]:
@@ -124,17 +122,17 @@ class OpenTransaction:
             if self._of_settings:
                 reset_step(self.handle.spark)
 
-    def said(self) -> tuple[str, dict[str, Any]]:
+    def operation(self) -> tuple[str, dict[str, Any]]:
         """The operation of all statements together, and its parameters."""
         if len(self.steps) == 1:
             return self.steps[0]
-        said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
-        return _SEVERAL, {"statements": orjson.dumps(said, default=str).decode()}
+        statements = [{"operation": operation, **parameters} for operation, parameters in self.steps]
+        return _SEVERAL, {"statements": orjson.dumps(statements, default=str).decode()}
 
     def give_up(self, error: BaseException) -> None:
         """The block raised: what it had staged, if anything, is thrown away."""
         if self.steps:
-            failed_attempt.record(self.txn, error, *self.said())
+            failed_attempt.record(self.txn, error, *self.operation())
 
     def close(self) -> None:
         """Nothing is carried out any more; leases are given back, and what was pinned for a rebase is deleted."""
@@ -318,8 +316,3 @@ class DeltaTransaction(Changes):
         """
         frame, where = expressions.frame(df, "df"), expressions.expression(replace_where, "replace_where")
         self._run("WRITE", lambda evaluator, snapshot: overwrite_statements(evaluator, snapshot, frame, Overwrite(where), self._alias))
-
-
-def append_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, max_records: int | None = None) -> Planned:
-    """An append, and its parameters."""
-    return [append_statement(evaluator, snapshot, frame, max_records=max_records)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}

@@ -32,11 +32,9 @@ def _in_files(wanted: bool) -> Taken:
 PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("statement on the driver", "rowlock.engines.spark.driver_rows", "evaluate", _always),
     ("statement by a scan", "rowlock.engines.spark.driver_rows", "scan", lambda r, _: r.num_rows > 0),
-    ("scan again without dead rows", "rowlock.engines.spark.evaluator", "Evaluator.live_plan", _always),
     ("rows found by a mask or key", "rowlock.engines.spark.driver_rows", "read_matching", lambda r, _: bool(r[0])),
-    ("columns read beside a scan", "rowlock.engines.spark.driver_rows", "add_columns", lambda r, _: r is not None),
     ("mask of a condition", "rowlock.engines.spark.statements.row_statements", "row_mask", lambda r, _: r is not None),
-    ("DELETE by a job", "rowlock.engines.spark.statements.row_statements", "_matching_positions", _always),
+    ("rows found by a job", "rowlock.engines.spark.statements.row_statements", "_matching_positions", _always),
     ("DELETE by columns of its condition", "rowlock.engines.spark.statements.row_statements", "_met", lambda r, _: bool(r[0])),
     ("UPDATE written by Spark", "rowlock.engines.spark.statements.row_statements", "_write_changed", _always),
     ("append on the driver", "rowlock.engines.spark.statements.append", "append_blocks", _in_files(False)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,19 +48,19 @@ def add_columns(target: Target, plan: Any) -> None:
         path = () if parent is None else tuple(str(p) for p in nodes.items(parent.name()))
         field = field_of(str(c.colName()), str(c.dataType().sql()), nodes.option(c.comment()), target.path)
         new.append((path, replace(field, nullable=bool(c.nullable())), _position(target, c.position())))
-    _change(target, alteration.add_fields, new)
+    target.table()._alter(alteration.add_fields, new)
 
 
 def replace_columns(target: Target, plan: Any) -> None:
     """ALTER TABLE ... REPLACE COLUMNS: the order and the comments of the columns, and more of them."""
-    said = target.nodes.items(plan.columnsToAdd())
-    columns = (field_of(str(c.colName()), str(c.dataType().sql()), target.nodes.option(c.comment()), target.path) for c in said)
-    _change(target, alteration.replace_columns, StructType(tuple(columns)))
+    new = target.nodes.items(plan.columnsToAdd())
+    columns = (field_of(str(c.colName()), str(c.dataType().sql()), target.nodes.option(c.comment()), target.path) for c in new)
+    target.table()._alter(alteration.replace_columns, StructType(tuple(columns)))
 
 
 def rename_column(target: Target, plan: Any) -> None:
     """ALTER TABLE ... RENAME COLUMN, also of a field in a struct."""
-    _change(target, alteration.rename_column, _path(target, plan.column()), str(plan.newName()))
+    target.table()._alter(alteration.rename_column, _path(target, plan.column()), str(plan.newName()))
 
 
 def drop_columns(target: Target, plan: Any) -> None:
@@ -69,7 +68,7 @@ def drop_columns(target: Target, plan: Any) -> None:
     paths = [_path(target, c) for c in target.nodes.items(plan.columnsToDrop())]
     there = target.head.schema if plan.ifExists() else None
     if paths := [p for p in paths if there is None or there.resolve(p) is not None]:
-        _change(target, alteration.drop_columns, paths)
+        target.table()._alter(alteration.drop_columns, paths)
 
 
 def alter_columns(target: Target, plan: Any) -> None:
@@ -79,12 +78,7 @@ def alter_columns(target: Target, plan: Any) -> None:
     for edit in edits:
         if edit.default is not None and len(edit.path) == 1:
             check_new_default(target.handle, edit.path[0], edit.default)
-    _change(target, alteration.edit_columns, edits)
-
-
-def _change(target: Target, change: Callable[..., object], *what: object) -> None:
-    """Carries out a change of the columns."""
-    change(target.handle.state, target.handle.table.engine, *what)
+    target.table()._alter(alteration.edit_columns, edits)
 
 
 def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
@@ -101,20 +95,20 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
     if place and (type_ is None or nullable is not None or comment is not None):
         target.refuse(f"of {dotted((*path, *place))}", "Only TYPE can be altered within arrays and maps")
-    said = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
-    if said is not None and place:
-        said = replace(said, type=schema_edit.with_part(known.type, place, said.type), metadata={**known.metadata, **said.metadata})
-    if said is not None and len(path) > 1 and KEY in said.metadata:
-        raise not_rebound(dotted(path), type_name(known.type, sql=True), said.metadata[KEY], target.path)
-    if said is not None and (said.type, said.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
-        said = None  # as CHANGE COLUMN says it again
-    if said is not None:
-        _check_type(target, (*path, *place), known, said)
+    wanted = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
+    if wanted is not None and place:
+        wanted = replace(wanted, type=schema_edit.with_part(known.type, place, wanted.type), metadata={**known.metadata, **wanted.metadata})
+    if wanted is not None and len(path) > 1 and KEY in wanted.metadata:
+        raise not_rebound(dotted(path), type_name(known.type, sql=True), wanted.metadata[KEY], target.path)
+    if wanted is not None and (wanted.type, wanted.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
+        wanted = None  # as CHANGE COLUMN says it again
+    if wanted is not None:
+        _check_type(target, (*path, *place), known, wanted)
     default, drops_default = nodes.new_default(spec)
     return ColumnEdit(
         path,
         nullable=None if nullable is None else bool(nullable),
-        like=said,
+        like=wanted,
         comment=None if comment is None else str(comment),
         default=default,
         drops_default=drops_default,
@@ -141,14 +135,14 @@ def _position(target: Target, held: Any) -> Position | None:
     found = target.nodes.option(held)
     if found is None:
         return None
-    said = found.position()
-    return Position(str(said.column())) if class_name(said) == "After" else Position()
+    position = found.position()
+    return Position(str(position.column())) if class_name(position) == "After" else Position()
 
 
 def cluster_by(target: Target, plan: Any) -> None:
     """ALTER TABLE ... CLUSTER BY (columns), or NONE."""
-    said = target.nodes.option(plan.clusterBySpec())
-    columns = [] if said is None else [tuple(str(p) for p in c.fieldNames()) for c in target.nodes.items(said.columnNames())]
+    given = target.nodes.option(plan.clusterBySpec())
+    columns = [] if given is None else [tuple(str(p) for p in c.fieldNames()) for c in target.nodes.items(given.columnNames())]
     creation.cluster_by(target.handle.state, columns)
 
 
@@ -174,12 +168,12 @@ def _drop_constraint(target: Target, name: str, if_exists: bool) -> None:
     target.table().dropConstraint(name, ifExists=if_exists or settings().flag("constraints.assumesDropIfExists.enabled"))
 
 
-def own_constraint(target: Target, said: OwnStatement) -> None:
+def own_constraint(target: Target, statement: OwnStatement) -> None:
     """The same two statements, where Spark's grammar has them not."""
-    if said.kind == "ADD CONSTRAINT":
-        target.table().addConstraint(str(said.values["name"]), str(said.values["condition"]))
+    if statement.kind == "ADD CONSTRAINT":
+        target.table().addConstraint(str(statement.values["name"]), str(statement.values["condition"]))
     else:
-        _drop_constraint(target, str(said.values["name"]), bool(said.values["if_exists"]))
+        _drop_constraint(target, str(statement.values["name"]), bool(statement.values["if_exists"]))
 
 
 def _path(target: Target, column: Any) -> tuple[str, ...]:
@@ -199,7 +193,7 @@ def comment(target: Target, plan: Any) -> None:
 
 
 def rename_table(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... RENAME TO: the name alone; the folder stays where it is, so that nobody who writes there loses anything."""
+    """ALTER TABLE ... RENAME TO: the name alone; the folder stays where it is, so that no commit on its way is lost."""
     if path_of(target.parts) is not None:
         target.refuse("of a path", "A table without a name cannot be renamed")
     new = [str(p) for p in target.nodes.items(plan.newName())]

@@ -17,7 +17,7 @@ from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
-from rowlock.api.frames import following
+from rowlock.api.handle import Handle
 from rowlock.api.sql import statements, upkeep_statements
 from rowlock.api.sql.target import open_part, write_arguments
 from rowlock.api.stream_source import source
@@ -48,7 +48,7 @@ def is_asked(nodes: Nodes, plan: Any) -> bool:
     kind = statements.statement_kind(plan)
     if kind in statements.MAKES and statements.format_of(nodes, plan).lower() == _OWN:
         return True
-    return any(_is_own(node if isinstance(node, list) else nodes.parts(node)) for node in statements.targets(nodes, plan, kind))
+    return any(_is_own(parts) for parts, _ in statements.targets(nodes, plan, kind))
 
 
 def is_asked_text(spark: SparkSession, text: str) -> bool:
@@ -168,10 +168,10 @@ def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """(the table's path, arguments of `rowlock.write`) of the options of a DataStreamWriter."""
     given = {name: value for name, value in options.items() if name.lower() not in _OF_SPARK}
     path = place_in(given, 'Say where the table is to be: df.writeStream.format("rowlock").start("/path/of/table")')
-    if said := next((name for name in _NOT_IN_STREAMS if name.lower() in {n.lower() for n in given}), None):
+    if refused := next((name for name in _NOT_IN_STREAMS if name.lower() in {n.lower() for n in given}), None):
         raise UnsupportedFeature(
-            f"The option {said} of a stream is refused: each batch is a step of the query's own id. Leave it out, or write with foreachBatch",
-            feature=f"option {said} of a stream",
+            f"The option {refused} of a stream is refused: each batch is a step of the query's own id. Leave it out, or write with foreachBatch",
+            feature=f"option {refused} of a stream",
             access="write",
             table=path,
         )
@@ -307,8 +307,8 @@ def _frame(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
         )
     version, timestamp = options.get(_VERSION), options.get(_TIME)
     if not any(options.get(name, "").lower() == "true" for name in _FEED):
-        if said := next((name for name in _BOUNDS if name in options), None):
-            raise InvalidInput(f"The option {said} goes with readChangeFeed=true, which is not set", table=path)
+        if bound := next((name for name in _BOUNDS if name in options), None):
+            raise InvalidInput(f"The option {bound} goes with readChangeFeed=true, which is not set", table=path)
         return _read(spark, path, None if version is None else _number(version, "versionAsOf", path), timestamp)
     if version is not None or timestamp is not None:
         raise InvalidInput("readChangeFeed does not go with versionAsOf or timestampAsOf: use startingVersion and endingVersion", table=path)
@@ -334,15 +334,14 @@ def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
 
 def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | datetime.datetime | None) -> DataFrame:
     """The rows of a table, of a version where the path ends with one (`/lake/sales@v3`) and is no table itself."""
-    read = following if is_enabled(spark) else frames.read
     try:
-        frame = read(spark, path, version, timestamp)
+        frame = frames.frame_at(Handle(spark, path), version, timestamp)
         return marked(frame, path) if version is None and timestamp is None else frame
     except TableNotFound:
         found = _VERSION_IN_PATH.match(path)
         if found is None or version is not None or timestamp is not None:
             raise
-        return read(spark, found[1], int(found[2]))
+        return frames.frame_at(Handle(spark, found[1]), int(found[2]))
 
 
 def _bound(options: Mapping[str, str], name: str, path: str) -> Bound | None:

@@ -40,7 +40,7 @@ def describe(target: Target, plan: Any) -> DataFrame:
 
 
 def _details(target: Target, snapshot: Snapshot) -> list[tuple[str, str]]:
-    """What DESCRIBE EXTENDED tells beside the columns."""
+    """What DESCRIBE EXTENDED shows beside the columns."""
     entry = Name(target.spark, dotted(target.parts)).entry() if path_of(target.parts) is None else None
     properties = ",".join(f"{k}={v}" for k, v in sorted(target.nodes.redacted(properties_of(snapshot)).items()))
     return [
@@ -66,8 +66,8 @@ def describe_column(target: Target, plan: Any) -> DataFrame:
         found = next((f for f in table_schema(target.head).fields if f.name.lower() == parts[0].lower()), None)
     if found is None:
         raise SchemaMismatch(f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own", table=target.path)
-    said = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
-    return rows_frame(target.spark, INFO, said)
+    rows = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
+    return rows_frame(target.spark, INFO, rows)
 
 
 def properties_of(snapshot: Snapshot) -> dict[str, str]:
@@ -84,11 +84,11 @@ def properties_of(snapshot: Snapshot) -> dict[str, str]:
 
 def show_properties(target: Target, plan: Any) -> DataFrame:
     """SHOW TBLPROPERTIES [(key)]."""
-    said = target.nodes.redacted(properties_of(target.head))
+    properties = target.nodes.redacted(properties_of(target.head))
     key = target.nodes.option(plan.propertyKey())
     if key is not None:
-        return rows_frame(target.spark, PAIRS, [(key, said.get(key, f"Table {_name(target)} does not have property: {key}"))])
-    return rows_frame(target.spark, PAIRS, sorted(said.items()))
+        return rows_frame(target.spark, PAIRS, [(key, properties.get(key, f"Table {_name(target)} does not have property: {key}"))])
+    return rows_frame(target.spark, PAIRS, sorted(properties.items()))
 
 
 def show_columns(target: Target, plan: Any) -> DataFrame:
@@ -151,15 +151,17 @@ def _may_be_set(name: str, value: str) -> bool:
 
 def _column(target: Target, field: StructField) -> str:
     kind = bounded_type(field) if KEY in field.metadata else target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
-    said = field.metadata
-    generated = f" GENERATED ALWAYS AS ({said[GENERATION_EXPRESSION]})" if said.get(GENERATION_EXPRESSION) else ""
-    if START in said:
-        generated = f" GENERATED {'BY DEFAULT' if said.get(EXPLICIT) else 'ALWAYS'} AS IDENTITY (START WITH {said[START]} INCREMENT BY {said[STEP]})"
+    metadata = field.metadata
+    generated = f" GENERATED ALWAYS AS ({metadata[GENERATION_EXPRESSION]})" if metadata.get(GENERATION_EXPRESSION) else ""
+    if START in metadata:
+        generated = (
+            f" GENERATED {'BY DEFAULT' if metadata.get(EXPLICIT) else 'ALWAYS'} AS IDENTITY (START WITH {metadata[START]} INCREMENT BY {metadata[STEP]})"
+        )
     return (
         f"{_column_name(field.name)} {kind}{generated}"
         + ("" if field.nullable else " NOT NULL")
-        + (f" DEFAULT {said[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in said else "")
-        + (f" COMMENT {_quoted(said['comment'])}" if said.get("comment") else "")
+        + (f" DEFAULT {metadata[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in metadata else "")
+        + (f" COMMENT {_quoted(metadata['comment'])}" if metadata.get("comment") else "")
     )
 
 

@@ -25,7 +25,7 @@ from rowlock.exceptions import TableNotFound
 
 Run = Callable[[Target, Any], DataFrame | None]
 Columns = StructType | Callable[[Target, Any], StructType]
-"""The columns of an answer, or what tells them where the table has a say in it."""
+"""The columns of an answer, or a function that returns them where they depend on the table."""
 
 NOTHING = StructType([])
 """The columns of a statement that answers nothing."""
@@ -93,16 +93,12 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
         return None
     if kind == "DropNamespace":
         return _schema_of(nodes, plan, statement_name(name))
-    for node in targets(nodes, plan, kind):
-        parts = nodes.parts(node) if not isinstance(node, list) else node
-        if parts is None:
-            continue
+    for parts, alias in targets(nodes, plan, kind):
         folder = nodes.folder(parts)
         if folder is not None or (kind in _BY_NAME and _makes_delta(nodes, plan, kind)):
-            _, alias = nodes.without_alias(node) if not isinstance(node, list) else (None, None)
             return Target(nodes, statement_name(name), tuple(parts), folder, alias)
         if kind in _OF_ROWS and nodes.is_view(parts):
-            return _through_view(nodes, statement_name(name), parts, nodes.without_alias(node)[1])
+            return _through_view(nodes, statement_name(name), parts, alias)
     return None
 
 
@@ -129,22 +125,24 @@ def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | N
     return Target(nodes, statement, tuple(parts), folder, alias or parts[-1])
 
 
-def targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
-    """The nodes that name what a command changes: never its query."""
-    if kind == "MergeIntoTable":
-        return [plan.targetTable()]
-    if kind == "AddCheckConstraint":
-        return [plan.child().child()]
+def targets(nodes: Nodes, plan: Any, kind: str) -> list[tuple[list[str], str | None]]:
+    """The names (their parts, and an alias) of what a command changes: never those in its query."""
     if kind == "SaveAsV1TableCommand":
-        return [nodes.saved_name(plan)] if nodes.query(plan) is not None else []
+        return [(nodes.saved_name(plan), None)] if nodes.query(plan) is not None else []
     if kind == "CreateTableLike":
-        return [nodes.like_of(plan).name]
-    if kind in _BY_NAME:
-        return [plan.name()]
-    if kind in ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic", "UpdateTable", "DeleteFromTable"):
-        return [plan.table()]
-    named = ("UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier")
-    return [c for c in nodes.items(plan.children()) if class_name(c) in named]
+        name = nodes.like_of(plan).name
+        return [] if name is None else [(name, None)]
+    if kind == "MergeIntoTable":
+        found = [plan.targetTable()]
+    elif kind == "AddCheckConstraint":
+        found = [plan.child().child()]
+    elif kind in _BY_NAME:
+        found = [plan.name()]
+    elif kind in ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic", "UpdateTable", "DeleteFromTable"):
+        found = [plan.table()]
+    else:
+        found = [c for c in nodes.items(plan.children()) if class_name(c) in ("UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier")]
+    return [(parts, nodes.without_alias(node)[1]) for node in found if (parts := nodes.parts(node)) is not None]
 
 
 def _makes_delta(nodes: Nodes, plan: Any, kind: str) -> bool:

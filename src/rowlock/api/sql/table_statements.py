@@ -31,28 +31,27 @@ from rowlock.protocol.schema import TYPE_CHANGES, column_name, dotted
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import OF_ONE_TABLE
-from rowlock.transaction.state.options import application
 
 
 def create_like(target: Target, plan: Any) -> None:
     """CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] [LOCATION] [TBLPROPERTIES]."""
-    said = target.nodes.like_of(plan)
-    folder = target.nodes.folder(said.source)
+    like = target.nodes.like_of(plan)
+    folder = target.nodes.folder(like.source)
     if folder is None:
-        target.refuse(f"{'.'.join(said.source or ())}, which is no Delta table", "Name the columns")
-    if said.provider is not None and said.provider.lower() not in FORMATS:
-        target.refuse(f"USING {said.provider}", "A table like a Delta table is one: leave USING out")
-    place = place_named(target.spark, target.parts, said.location)
-    if said.if_not_exists and (place.listed or place.has_log):
+        target.refuse(f"{'.'.join(like.source or ())}, which is no Delta table", "Name the columns")
+    if like.provider is not None and like.provider.lower() not in FORMATS:
+        target.refuse(f"USING {like.provider}", "A table like a Delta table is one: leave USING out")
+    place = place_named(target.spark, target.parts, like.location)
+    if like.if_not_exists and (place.listed or place.has_log):
         return
     place.check("create")
     head = Handle(target.spark, str(folder)).state.refresh()
-    kept = {k: v for k, v in head.metadata.configuration.items() if k not in {MAX_ID, *OF_ONE_TABLE}}
+    properties = {k: v for k, v in head.metadata.configuration.items() if k not in {MAX_ID, *OF_ONE_TABLE}}
     creation.create(
         place.handle.state,
         orjson.dumps(_of_a_new_table(orjson.loads(head.metadata.schema_string))).decode(),
         head.partition_columns,
-        {**kept, **said.properties},
+        {**properties, **like.properties},
         cluster_by=head.clustering_columns,
         description=head.metadata.description,
         managed=place.managed,
@@ -67,8 +66,8 @@ def _of_a_new_table(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     out = {key: _of_a_new_table(value) for key, value in schema.items() if key != "metadata"}
-    if isinstance(said := schema.get("metadata"), dict):
-        out["metadata"] = {k: v for k, v in said.items() if not k.startswith("delta.columnMapping.") and k not in (HIGH_WATER_MARK, TYPE_CHANGES)}
+    if isinstance(metadata := schema.get("metadata"), dict):
+        out["metadata"] = {k: v for k, v in metadata.items() if not k.startswith("delta.columnMapping.") and k not in (HIGH_WATER_MARK, TYPE_CHANGES)}
     return out
 
 
@@ -130,14 +129,20 @@ def replace_as_select(target: Target, plan: Any) -> None:
     spec = _spec(target, plan)
     place = place_named(target.spark, target.parts, spec.location)
     options = _options(target, plan, spec)
-    if place.has_log:
-        return _replace_with_rows(target, spec, place, bool(plan.orCreate()), target.nodes.frame(plan.query()), options)
-    if not plan.orCreate():
+    if not place.has_log and not plan.orCreate():
         raise NameNotFound(
             f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE",
             condition=catalog.not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""),
         )
-    _create_with_rows(target, spec, target.nodes.frame(plan.query()), False, options)
+    rows = target.nodes.frame(plan.query())
+    if not place.has_log:
+        return _create_with_rows(target, spec, rows, False, options)
+    place.check("createOrReplace" if plan.orCreate() else "replace")
+    for name in options:
+        if name not in ("app_id", "app_version", "user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
+            target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
+    operation = "CREATE OR REPLACE TABLE AS SELECT" if plan.orCreate() else "REPLACE TABLE AS SELECT"
+    _make_with_rows(spec, place, rows, options, operation, replaces=True)
 
 
 def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
@@ -147,15 +152,6 @@ def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
     for name in ("overwrite_schema", "merge_schema", "partition_overwrite_mode"):  # the statement itself makes the table anew
         out.pop(name, None)
     return out
-
-
-def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool, rows: DataFrame, options: dict[str, Any]) -> None:
-    place.check("createOrReplace" if or_create else "replace")
-    operation = "CREATE OR REPLACE TABLE AS SELECT" if or_create else "REPLACE TABLE AS SELECT"
-    for name in options:
-        if name not in ("app_id", "app_version", "user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
-            target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
-    _make_with_rows(spec, place, rows, options, operation, replaces=True)
 
 
 def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any]) -> None:
@@ -183,11 +179,7 @@ def _make_with_rows(
         replaces=replaces,
         partition_by=spec.partitions,
         properties={**options.get("properties", {}), **spec.properties},
-        app=application(options.get("app_id"), options.get("app_version")),
-        user_metadata=options.get("user_metadata"),
-        max_records=options.get("max_records_per_file"),
-        compression=options.get("compression"),
-        instead=frames.optimizing(options.get("optimize_write")),
+        options=options,
     )
     place.register()
 
@@ -197,8 +189,8 @@ def save_as_table(target: Target, plan: Any) -> None:
     nodes, mode = target.nodes, str(plan.mode().name())
     entry = plan.tableDesc()
     provider = str(nodes.option(entry.provider()) or "")
-    unsaid = mode == "Append" and provider == str(target.spark.conf.get("spark.sql.sources.default", "parquet"))  # an append goes by the table's own format
-    if provider.lower() not in FORMATS and not unsaid:
+    by_default = mode == "Append" and provider == str(target.spark.conf.get("spark.sql.sources.default", "parquet"))  # an append goes by the table's own format
+    if provider.lower() not in FORMATS and not by_default:
         target.refuse(f"with format {provider} on a Delta table", 'Use df.write.format("delta").saveAsTable(name)')
     if entry.bucketSpec().isDefined():
         target.refuse("with bucketBy", "Leave bucketBy out")

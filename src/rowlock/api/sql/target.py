@@ -19,9 +19,10 @@ from rowlock.engines.spark.catalog import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, columns_of_frame
+from rowlock.engines.spark.frames.reading import relabelled
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.insert import assigned, described
+from rowlock.engines.spark.sql.insert import assigned
 from rowlock.engines.spark.sql.nodes import Nodes, path_of
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
@@ -132,7 +133,9 @@ def fitted(
         )
     _, alias = target.nodes.without_alias(analyzed(rows))
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
-    out = described(out, [known[n.lower()] for n in names]) if evolving else out  # with the metadata that the table gets with a new column
+    out = (
+        relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
+    )  # with the metadata that the table gets with a new column
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
 
 
@@ -185,8 +188,8 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
 
 def evolves(options: Mapping[str, Any]) -> bool:
     """Whether a write with these arguments adds columns that the table lacks: as they say, else as the session's setting does."""
-    said = options.get("merge_schema")
-    return settings().flag("schema.autoMerge.enabled") if said is None else bool(said)
+    given = options.get("merge_schema")
+    return settings().flag("schema.autoMerge.enabled") if given is None else bool(given)
 
 
 def _value(lower: str, name: str, text: str, table: str) -> Any:

@@ -31,37 +31,37 @@ _SHOWN_FILES = 1000
 
 def run(target: Target, statement: OwnStatement) -> DataFrame | None:
     """Carries out a statement on the table that it names."""
-    table, said = target.table(), statement.values
+    table, values = target.table(), statement.values
     if statement.kind == "OPTIMIZE":
         builder = table.optimize()
-        if "where" in said:
-            builder = builder.where(str(said["where"]))
-        columns: Any = said.get("z_order")
-        return builder.executeZOrderBy(columns) if columns else builder._compact(full=bool(said.get("full")))
+        if "where" in values:
+            builder = builder.where(str(values["where"]))
+        columns: Any = values.get("z_order")
+        return builder.executeZOrderBy(columns) if columns else builder._compact(full=bool(values.get("full")))
     if statement.kind == "REORG":
         optimizing = table.optimize()
-        return (optimizing.where(str(said["where"])) if "where" in said else optimizing)._purge()
+        return (optimizing.where(str(values["where"])) if "where" in values else optimizing)._purge()
     if statement.kind == "VACUUM":
-        hours: Any = said.get("hours")
-        listed = _inventory(target, said["inventory"]) if "inventory" in said else None
-        done = table._vacuumed(hours, dry_run=bool(said.get("dry_run")), only_known=bool(said.get("lite")), inventory=listed)
-        return path_frame(target.spark, [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if said.get("dry_run") else [target.path])
+        hours: Any = values.get("hours")
+        listed = _inventory(target, values["inventory"]) if "inventory" in values else None
+        done = table._vacuumed(hours, dry_run=bool(values.get("dry_run")), only_known=bool(values.get("lite")), inventory=listed)
+        return path_frame(target.spark, [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if values.get("dry_run") else [target.path])
     if statement.kind == "HISTORY":
-        limit: Any = said.get("limit")
+        limit: Any = values.get("limit")
         return table.history(limit)
     if statement.kind == "DETAIL":
         return table.detail()
     if statement.kind == "RESTORE":
-        version: Any = said.get("version")
-        return table.restoreToTimestamp(str(said["timestamp"])) if version is None else table.restoreToVersion(version)
+        version: Any = values.get("version")
+        return table.restoreToTimestamp(str(values["timestamp"])) if version is None else table.restoreToVersion(version)
     if statement.kind == "SYNC IDENTITY":
-        table.syncIdentity(str(said["column"]))
+        table.syncIdentity(str(values["column"]))
         return None
     if statement.kind == "DROP FEATURE":
-        table.dropFeatureSupport(str(said["feature"]), True if said["truncate"] else None)
+        table.dropFeatureSupport(str(values["feature"]), True if values["truncate"] else None)
         return None
     assert statement.kind == "GENERATE", statement.kind
-    table.generate(said["mode"])  # type: ignore[arg-type]
+    table.generate(values["mode"])  # type: ignore[arg-type]
     return None
 
 
@@ -98,26 +98,26 @@ def _parquet(spark: SparkSession, parts: Sequence[str]) -> tuple[Handle, Parquet
 
 def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
     """CREATE TABLE target SHALLOW CLONE source, which answers with delta-spark's metrics."""
-    said: Any = statement.values
-    parquet, path = is_parquet(spark, said["source"]), path_of(said["source"])
+    values: Any = statement.values
+    parquet, path = is_parquet(spark, values["source"]), path_of(values["source"])
     listed: ParquetTable | None = None
     if parquet:
-        source, listed = _parquet(spark, said["source"])
+        source, listed = _parquet(spark, values["source"])
     else:
-        source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(said["source"]))
-    place = place_named(spark, statement.table, said.get("location"))
-    if said["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
+        source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(values["source"]))
+    place = place_named(spark, statement.table, values.get("location"))
+    if values["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
         return counts_frame(spark, CLONE, {})
     receipts = Receipts()
-    if parquet and ("timestamp" in said or "version" in said or source.state.log.exists()):
+    if parquet and ("timestamp" in values or "version" in values or source.state.log.exists()):
         raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
     if parquet:
         snapshot = parquet_files(source, StructType() if listed is None else listed.partition_columns, listed)
     else:
-        snapshot = source.at(said.get("version"), said.get("timestamp"))
-    if said["mode"] == "replace" and not place.has_log:
+        snapshot = source.at(values.get("version"), values.get("timestamp"))
+    if values["mode"] == "replace" and not place.has_log:
         missing = named("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=dotted(statement.table))
         raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)
     name = f"parquet.`{location(source.path)}`" if parquet and listed is None else clone_name(source)
-    clone_to(place, snapshot, name=name, replaces=said["mode"] in ("replace", "createOrReplace"), properties=said.get("properties", {}), receipts=receipts)
+    clone_to(place, snapshot, name=name, replaces=values["mode"] in ("replace", "createOrReplace"), properties=values.get("properties", {}), receipts=receipts)
     return counts_frame(spark, CLONE, receipts.last.metrics if receipts.last is not None else {})

@@ -33,7 +33,7 @@ class StreamOptions:
     starting_timestamp   the same by a time.  Where neither is given, the table's rows are read first
     max_files, max_bytes after how many a batch ends; None for no limit
     exclude_regex        files whose path this matches (Java's syntax) are left out
-    schema_location      where the columns are kept that the stream has come to, below the query's checkpoint; source_id tells two sources of a query apart there
+    schema_location      where the columns are kept that the stream has come to, below the query's checkpoint; source_id distinguishes two sources of a query there
     allowed              non-additive changes of the columns that the stream may go on after, by the option's name: "always" or a version
     """
 
@@ -54,15 +54,15 @@ class StreamOptions:
 
 def parse(given: Mapping[str, str], table: str) -> StreamOptions:
     """The options of a DataStreamReader.  Raises InvalidInput, and UnsupportedFeature for an option that Rowlock does nothing with."""
-    said = {_OTHER_NAMES.get(k.lower(), k.lower()): v for k, v in given.items() if not k.lower().startswith(STORAGE) and k.lower() not in _IGNORED}
-    if unknown := sorted(name for name in given if _OTHER_NAMES.get(name.lower(), name.lower()) in set(said) - {n.lower() for n in _KNOWN}):
+    options = {_OTHER_NAMES.get(k.lower(), k.lower()): v for k, v in given.items() if not k.lower().startswith(STORAGE) and k.lower() not in _IGNORED}
+    if unknown := sorted(name for name in given if _OTHER_NAMES.get(name.lower(), name.lower()) in set(options) - {n.lower() for n in _KNOWN}):
         raise UnsupportedFeature(
             f"The option {unknown[0]} of a stream is refused: this version of Rowlock does nothing with it{did_you_mean(unknown[0], _KNOWN)}. It knows {', '.join(_KNOWN)}",
             feature=f"option {unknown[0]} of a stream",
             access="read",
             table=table,
         )
-    version, timestamp = said.get("startingversion"), said.get("startingtimestamp")
+    version, timestamp = options.get("startingversion"), options.get("startingtimestamp")
     if version is not None and timestamp is not None:
         raise InvalidInput("Give startingVersion or startingTimestamp, not both", table=table, condition=named("DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"))
     if version is not None and version.lower() != LATEST and not version.isdecimal():
@@ -71,14 +71,14 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
             table=table,
             condition=named("DELTA_ILLEGAL_OPTION", input=version, name="startingVersion", explain="must be greater than or equal to zero"),
         )
-    flags = {n: _flag(said, n, table) for n in _FLAGS}
+    flags = {n: _flag(options, n, table) for n in _FLAGS}
     if flags["readChangeFeed"] and (without := next((n for n in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if flags[n]), None)):
         raise InvalidInput(f"{without} has no effect with readChangeFeed, which reads every change: leave it out", table=table)
-    texts = {n: said[n.lower()] for n in _TEXTS if n.lower() in said}
+    texts = {n: options[n.lower()] for n in _TEXTS if n.lower() in options}
     if "schemaTrackingLocation" in texts and flags["failOnDataLoss"] is False:
         raise InvalidInput("schemaTrackingLocation needs every commit, and failOnDataLoss=false passes over some: leave one of them out", table=table)
-    size = said.get("maxbytespertrigger")
-    files = said.get("maxfilespertrigger", None if size is not None else str(_DEFAULT_FILES))
+    size = options.get("maxbytespertrigger")
+    files = options.get("maxfilespertrigger", None if size is not None else str(_DEFAULT_FILES))
     return StreamOptions(
         starting_version=None if version is None else int(version) if version.isdecimal() else LATEST,
         starting_timestamp=timestamp,
@@ -101,8 +101,8 @@ def storage_options(given: Mapping[str, str]) -> dict[str, str] | None:
     return {k[len(STORAGE) :]: v for k, v in given.items() if k.lower().startswith(STORAGE)} or None
 
 
-def _flag(said: Mapping[str, str], name: str, table: str) -> bool | None:
-    value = said.get(name.lower())
+def _flag(options: Mapping[str, str], name: str, table: str) -> bool | None:
+    value = options.get(name.lower())
     if value is None:
         return None
     if value.lower() not in ("true", "false"):

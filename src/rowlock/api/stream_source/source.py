@@ -19,10 +19,11 @@ from rowlock.api.stream_source.options import LATEST, StreamOptions, parse as pa
 from rowlock.api.stream_source.tracking import Tracked, TrackingLog, check_allowed, differs, evolved
 from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece, Position, Room, StreamOffset, Walk, parse
 from rowlock.conditions import named
+from rowlock.conflict.changed_rows import Changed, changed_rows
 from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.reading import Changed, changed_rows, changes_frame, columns_of_stream, relabelled, rows_of_files, same_columns
+from rowlock.engines.spark.frames.reading import changes_frame, columns_of_stream, relabelled, rows_of_files, same_columns
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.engines.spark.sql.relations import place_in
 from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern
@@ -49,10 +50,10 @@ def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -
         tracking.merge(handle.state.log, newest.version)
         newest = tracking.current.of(newest)
     found = columns_of_stream(newest, with_changes=options.read_change_feed)
-    said = None if schema is None else StructType.fromJson(orjson.loads(schema))
-    if said is not None and said.fields and not same_columns(said, found):
+    wanted = None if schema is None else StructType.fromJson(orjson.loads(schema))
+    if wanted is not None and wanted.fields and not same_columns(wanted, found):
         raise SchemaMismatch(
-            f"The stream's columns are {found.simpleString()}, not {said.simpleString()}: leave schema() out",
+            f"The stream's columns are {found.simpleString()}, not {wanted.simpleString()}: leave schema() out",
             table=handle.path,
             condition=named("DELTA_READ_SOURCE_SCHEMA_CONFLICT"),
         )
@@ -226,7 +227,7 @@ class TableStream:
     # ---- the columns that the stream has come to ---------------------------------------------
 
     def _take_tracked(self, tracking: TrackingLog) -> None:
-        """Reads with the columns of the tracking log.  Raises where it lies elsewhere, is another source's, or has a change that nobody allowed."""
+        """Reads with the columns of the tracking log.  Raises where it lies elsewhere, is another source's, or has a change that no option allows."""
         spark, location, path = self._handle.spark, self._options.schema_location or "", self._handle.path
         checkpoint = self._place.rpartition("/sources/")[0]
         outside = settings_of(spark).flag("streaming.allowSchemaLocationOutsideCheckpointLocation")

@@ -47,7 +47,7 @@ class Tracked:
         """The bytes of a file of delta-spark's schema log."""
         schema = parse_schema(self.metadata.schema_string)
         partitions = StructType(tuple(f for name in self.metadata.partition_columns if (f := schema.find(name)) is not None))
-        said = {
+        fields = {
             "tableId": self.metadata.id,
             "deltaCommitVersion": self.version,
             "dataSchemaJson": self.metadata.schema_string,
@@ -56,7 +56,7 @@ class Tracked:
             "tableConfigurations": dict(self.metadata.configuration),
             "protocolJson": orjson.dumps({"protocol": action_json.protocol_json(self.protocol)}).decode(),
         }
-        return _FORM + b"\n" + orjson.dumps(said if self.previous is None else said | {"previousMetadataSeqNum": self.previous})
+        return _FORM + b"\n" + orjson.dumps(fields if self.previous is None else fields | {"previousMetadataSeqNum": self.previous})
 
     def of(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as a stream sees it that has come to this version: only its columns, properties and protocol are to be used."""
@@ -78,8 +78,8 @@ class TrackingLog:
         return None if self.current is None else self._read(self._number_before())
 
     def _number_before(self) -> int:
-        told = self.current.previous if self.current is not None else None
-        return self._last - 1 if told is None else told
+        previous = self.current.previous if self.current is not None else None
+        return self._last - 1 if previous is None else previous
 
     def _read(self, number: int) -> Tracked | None:
         if number < 0:
@@ -87,19 +87,19 @@ class TrackingLog:
         where, table = f"{self._files.folder}/{number}", self._snapshot.table
         try:
             form, _, text = self._files.read(number).partition(b"\n")
-            said = orjson.loads(text)
-            configuration, protocol = said.get("tableConfigurations"), said.get("protocolJson")
-            partitions = tuple(f["name"] for f in orjson.loads(said["partitionSchemaJson"])["fields"])
+            fields = orjson.loads(text)
+            configuration, protocol = fields.get("tableConfigurations"), fields.get("protocolJson")
+            partitions = tuple(f["name"] for f in orjson.loads(fields["partitionSchemaJson"])["fields"])
             newest = self._snapshot.metadata
             metadata = replace(
                 newest,
-                id=str(said["tableId"]),
-                schema_string=str(said["dataSchemaJson"]),
+                id=str(fields["tableId"]),
+                schema_string=str(fields["dataSchemaJson"]),
                 partition_columns=partitions,
                 configuration=newest.configuration if configuration is None else configuration,
             )
             shown = self._snapshot.protocol if protocol is None else action_json.protocol_from(orjson.loads(protocol)["protocol"])
-            found = Tracked(int(said["deltaCommitVersion"]), metadata, shown, str(said["sourceMetadataPath"]), said.get("previousMetadataSeqNum"))
+            found = Tracked(int(fields["deltaCommitVersion"]), metadata, shown, str(fields["sourceMetadataPath"]), fields.get("previousMetadataSeqNum"))
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise InvalidInput(
                 f"{where} is no entry of a stream's schema log: choose another schemaTrackingLocation",
@@ -186,9 +186,9 @@ def check_allowed(log: TrackingLog, options: StreamOptions, settings: Mapping[st
 
     def is_allowed(kind: str) -> bool:
         names = _ALLOWED_BY[kind]
-        told = [(options.allowed.get(f"allowSourceColumn{kind}"), True)]
-        told += [(settings.get(name), False) for name in names] + [(settings.get(f"{name}.{key}"), True) for name in names]
-        return any(text is not None and (text.lower() == "always" or (once and text == str(now.version))) for text, once in told)
+        allowances = [(options.allowed.get(f"allowSourceColumn{kind}"), True)]
+        allowances += [(settings.get(name), False) for name in names] + [(settings.get(f"{name}.{key}"), True) for name in names]
+        return any(text is not None and (text.lower() == "always" or (once and text == str(now.version))) for text, once in allowances)
 
     blocked = [kind for kind in _KINDS if kind in found and not is_allowed(kind)]
     if not blocked:

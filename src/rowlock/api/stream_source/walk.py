@@ -51,7 +51,7 @@ class StreamOffset:
 
     def text(self) -> str:
         """The offset as JSON; equal offsets have equal texts, by which Spark compares them."""
-        said: dict[str, object] = {
+        fields: dict[str, object] = {
             "sourceVersion": 3 if self.at.index in (CHANGE, AFTER_CHANGE) else 1,
             "reservoirId": self.table_id,
             "reservoirVersion": self.at.version,
@@ -59,19 +59,19 @@ class StreamOffset:
             "isStartingVersion": self.at.initial,
         }
         if self.start is not None:
-            said["rowlockStart"] = {"version": self.start.version, "isStartingVersion": self.start.initial}
-        return orjson.dumps(said).decode()
+            fields["rowlockStart"] = {"version": self.start.version, "isStartingVersion": self.start.initial}
+        return orjson.dumps(fields).decode()
 
 
 def parse(text: str, table: str) -> StreamOffset:
     """The offset of a checkpoint.  Raises InvalidInput where it is none."""
     try:
-        said = orjson.loads(text)
-        form, index = int(said["sourceVersion"]), int(said["index"])
-        start = said.get("rowlockStart")
+        fields = orjson.loads(text)
+        form, index = int(fields["sourceVersion"]), int(fields["index"])
+        start = fields.get("rowlockStart")
         offset = StreamOffset(
-            str(said["reservoirId"]),
-            Position(int(said["reservoirVersion"]), NOTHING if index == _NOTHING_IN_1 else index, bool(said["isStartingVersion"])),
+            str(fields["reservoirId"]),
+            Position(int(fields["reservoirVersion"]), NOTHING if index == _NOTHING_IN_1 else index, bool(fields["isStartingVersion"])),
             None if start is None else Position(int(start["version"]), NOTHING, bool(start["isStartingVersion"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -86,7 +86,7 @@ class Piece:
     """What is read as one: a file, or all that a version changed.
 
     version  the version whose rows or changes these are
-    end      where the stream stands after it
+    end      the position of the stream after it
     files    data files, all of whose live rows are read
     changes  for the change data feed: a version whose changes are read together
     """
@@ -223,7 +223,7 @@ class Walk:
             return
         if after > AFTER_CHANGE:
             raise InvalidInput(
-                f"The checkpoint stands within the changes of version {commit.version}, as another engine leaves it: Rowlock reads the changes of a version "
+                f"The checkpoint is within the changes of version {commit.version}, as another engine leaves it: Rowlock reads the changes of a version "
                 "together. Let that engine read this version, or start with another checkpoint and startingVersion",
                 table=self._shown.table,
                 version=commit.version,

@@ -83,7 +83,7 @@ class Name:
                 f"{text} is not a name in the session's catalog, {SESSION_CATALOG}; this version of Rowlock knows no other: use DeltaTable.forPath"
             )
         self.alone = len(parts) == 1
-        self._said = text
+        self._text = text
         self.table = parts[-1]
         self.database = self._catalog.getCurrentDatabase() if self.alone else parts[0]
         self._identifier = parser.parseTableIdentifier(dotted((self.database, self.table)))
@@ -101,7 +101,7 @@ class Name:
         if not self._catalog.tableExists(self._identifier):
             return None
         held = self._catalog.getTableMetadata(self._identifier)
-        provider = held.provider().get() if held.provider().isDefined() else ""
+        provider = str(self._bridge.option(held.provider()) or "")
         kind = str(held.tableType().name())
         if kind == "VIEW":
             return Entry(None, "a view")
@@ -112,12 +112,12 @@ class Name:
     def folder(self) -> str:
         """The folder of the Delta table with this name.  Raises NameNotFound."""
         if self.alone and self._catalog.isTempView(self._bridge.seq([self.table])):
-            raise NameNotFound(f"{self.table} is a temporary view, not a Delta table", condition=_missing(self._said))
+            raise NameNotFound(f"{self.table} is a temporary view, not a Delta table", condition=_missing(self._text))
         entry = self.entry()
         if entry is None:
-            raise NameNotFound(f"The table {self} cannot be found in the catalog; DeltaTable.forPath opens a table by its path", condition=_missing(self._said))
+            raise NameNotFound(f"The table {self} cannot be found in the catalog; DeltaTable.forPath opens a table by its path", condition=_missing(self._text))
         if entry.folder is None:
-            raise NameNotFound(f"{self} is {entry.kind}, not a Delta table", condition=_missing(self._said))
+            raise NameNotFound(f"{self} is {entry.kind}, not a Delta table", condition=_missing(self._text))
         return entry.folder
 
     @property
@@ -132,21 +132,21 @@ class Name:
         if entry is None:
             raise NameNotFound(f"The table {self} cannot be found in the catalog", condition=not_found(self.quoted, self.database))
         held = self._catalog.getTableMetadata(self._identifier)
-        provider = str(held.provider().get()) if held.provider().isDefined() else ""
+        provider = str(self._bridge.option(held.provider()) or "")
         if provider.lower() != "parquet":
             raise InvalidInput(
                 f"CONVERT TO DELTA takes Parquet tables, and {self} is {entry.kind}: make a Delta table of its rows by CREATE TABLE ... AS SELECT",
                 condition=named("DELTA_CONVERT_NON_PARQUET_TABLE", sourceName=provider, tableId=self.quoted),
             )
         listed = self._bridge.list(self._catalog.listPartitions(self._identifier, self._bridge.none)) if held.tracksPartitionsInCatalog() else None
-        comment = held.comment()
+        comment = self._bridge.option(held.comment())
         return ParquetTable(
             _path_of_uri(str(held.location().toString())),
             str(held.tableType().name()) == "MANAGED",
             StructType.fromJson(json.loads(str(held.schema().json()))),
             StructType.fromJson(json.loads(str(held.partitionSchema().json()))),
             {k: str(v) for k, v in entries(self._bridge.converters.asJava(held.properties())).items()},
-            str(comment.get()) if comment.isDefined() else None,
+            None if comment is None else str(comment),
             None if listed is None else frozenset(_without_slash(_path_of_uri(str(p.location().toString()))) for p in listed),
         )
 
@@ -163,8 +163,8 @@ class Name:
                 if self._catalog.isTempView(identifier):
                     continue
                 held = self._catalog.getTableMetadata(identifier)
-                place = held.storage().locationUri()
-                if place.isDefined() and _without_slash(_path_of_uri(str(place.get().toString()))) == _without_slash(folder):
+                place = self._bridge.option(held.storage().locationUri())
+                if place is not None and _without_slash(_path_of_uri(str(place.toString()))) == _without_slash(folder):
                     found.append(str(identifier.unquotedString()))
         return found
 

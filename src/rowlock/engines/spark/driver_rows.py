@@ -6,9 +6,9 @@ is left to one job, which brings the resulting rows.  `Ways` has a line for each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyroaring import BitMap64
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from rowlock import display
@@ -27,7 +26,7 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import PATH, POSITION, in_jvm
+from rowlock.engines.spark.read.scan import FROM, POSITION, in_jvm
 from rowlock.exceptions import InvalidInput
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -66,38 +65,19 @@ class Addressed:
         return self if mask.all() else Addressed(self.table.filter(pa.array(mask)), self.origin.take(mask))
 
     def with_address_columns(self) -> pa.Table:
-        """The rows with two more columns: PATH, which holds the file's index in `origin.paths` as text, and POSITION."""
-        table = self.table.append_column(PATH, pc.cast(pa.array(self.origin.file), pa.string()))
+        """The rows with two more columns: FROM, which holds the file's index in `origin.paths`, and POSITION."""
+        table = self.table.append_column(FROM, pa.array(self.origin.file, pa.int64()))
         return table.append_column(POSITION, pa.array(self.origin.position))
 
 
-def addressed_by_index(result: pa.Table, file_paths: tuple[str, ...]) -> Addressed:
-    """Rows that Spark computed from `with_address_columns`, their address columns turned into provenance."""
-    files = np.asarray(pc.cast(result.column(PATH), pa.int32()).to_numpy(zero_copy_only=False), dtype=np.int32)
-    return Addressed(result.drop_columns([PATH, POSITION]), Provenance(file_paths, files, np.asarray(result.column(POSITION).to_numpy(), dtype=np.int64)))
-
-
-def addressed_by_hash(result: pa.Table, names: Mapping[int, str]) -> Addressed:
-    """Rows of a scan, whose last two columns are the hash of the file and POSITION, with provenance by the paths that `names` has for the hashes."""
+def addressed(result: pa.Table, names: Mapping[int, str]) -> Addressed:
+    """Rows whose last two columns are FROM and POSITION, with provenance by the paths that `names` has for the numbers in FROM."""
     column, position = result.column(result.num_columns - 2), result.column(result.num_columns - 1)
     encoded = column.combine_chunks().dictionary_encode()
     encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
     files = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
     origin = Provenance(tuple(names[number] for number in encoded.dictionary.to_pylist()), files, np.asarray(position.to_numpy(), dtype=np.int64))
     return Addressed(result.select(list(range(result.num_columns - 2))), origin)
-
-
-def rows_in_slices(rows: Addressed, slices: Sequence[Slice]) -> Addressed:
-    """The rows that lie in `slices`, of which every file of `rows` has one: without dead rows and rows that are not asked for."""
-    pieces = {s.path: s for s in slices}
-    mask = np.ones(rows.num_rows, dtype=np.bool_)
-    for index, path in enumerate(rows.origin.paths):
-        piece = pieces[path]
-        if piece.only is None and not piece.without:
-            continue
-        at = np.flatnonzero(rows.origin.file == index)
-        mask[at] = in_slice(piece, rows.origin.position[at])
-    return rows.filter(mask)
 
 
 def in_slice(piece: Slice, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -108,8 +88,14 @@ def in_slice(piece: Slice, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.b
     return marked if piece.only is not None else ~marked
 
 
-class TooManyRows(Exception):
-    """A scan gave more rows than may come to the driver (`limits().driver_rows`); the caller lets Spark write them."""
+class LeftToSpark(Exception):
+    """The rows are more than may come to the driver (`limits().driver_rows`), or Arrow cannot read them; the caller lets Spark write them."""
+
+
+def check_count(num_rows: int) -> None:
+    """Raises LeftToSpark for more rows than may come to the driver."""
+    if num_rows > limits().driver_rows:
+        raise LeftToSpark(f"more than {limits().driver_rows:,}: driver_rows")
 
 
 def scan(
@@ -121,48 +107,45 @@ def scan(
     snapshot: Snapshot,
     *,
     join: Callable[[JavaObject], JavaObject] | None = None,
-    bounded: bool = False,
-    narrow: bool = False,
+    any_number: bool = False,
 ) -> Addressed:
     """The outputs of `resolved` for the rows of `slices` that meet its condition, in one job.  The last two outputs must be the address.
 
-    `join` wraps the plan of the files, before the condition.  `bounded` puts a LIMIT on the result, which scans of many
-    rows always have; `narrow` says that the outputs are few columns, so that more rows are scanned without one.
-    Dead rows are filtered on the driver.  Where an expression fails (under ANSI it may, on a dead row) the scan is
-    repeated with the dead rows taken off inside Spark.  Raises TooManyRows, Spark's errors.
+    `join` wraps the plan of the files, before the condition.  Dead rows are filtered on the driver, which is faster than in Spark.  Where an expression
+    fails (under ANSI it may, on a dead row) the scan is repeated with the dead rows taken off inside Spark.
+    Raises Spark's errors, and without `any_number` LeftToSpark for more rows than may come to the driver.
     """
-    files, most = [s.file for s in slices], limits().driver_rows
-    bounded = bounded or evaluator.physical_rows(slices) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
+    bridge, files, most = evaluator.bridge, [s.file for s in slices], limits().driver_rows
+    narrow = join is None and resolved.outputs.size() == 2
+    bounded = join is not None or evaluator.physical_rows(slices) > (limits().unbounded_scan_rows if narrow else most)
     if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
         session.conf().set("spark.sql.files.minPartitionNum", "1")
-    physical = evaluator.physical_plan(snapshot, files, relation)
-    hashed = replace(resolved, outputs=evaluator.with_hashed_address(resolved.outputs, snapshot))
+
+    def collected(child: JavaObject) -> pa.Table:
+        frame = bridge.dataframe(resolved.over(bridge, child if join is None else join(child)), evaluator.spark, session)
+        return to_arrow(frame.limit(most + 1) if bounded and not any_number else frame)
+
     try:
-        table = _collect(evaluator, physical, hashed, session, most if bounded else None, join)
+        table = collected(evaluator.physical_plan(snapshot, files, relation))
     except PySparkException:
         if not any(s.without or s.only is not None for s in slices):
             raise
-        live = evaluator.live_plan(snapshot, slices, relation.attributes)
-        table = _collect(evaluator, live, hashed, session, most if bounded else None, join)
-    if table.num_rows > most:
-        raise TooManyRows
-    return rows_in_slices(addressed_by_hash(table, evaluator.paths_by_hash(slices)), slices)
+        table = collected(evaluator.live_plan(snapshot, slices, relation.attributes))
+    if not any_number:
+        check_count(table.num_rows)
+    return rows_in_slices(addressed(table, evaluator.paths_by_hash(slices)), slices)
 
 
-def _collect(
-    evaluator: Evaluator,
-    child: JavaObject,
-    resolved: Resolved,
-    session: JavaObject,
-    most: int | None,
-    join: Callable[[JavaObject], JavaObject] | None,
-) -> pa.Table:
-    """The rows of a job; at most one more than `most`, if given."""
-    if join is not None:
-        child = join(child)
-    plan = resolved.over(evaluator.bridge, child)
-    frame: DataFrame = evaluator.bridge.dataframe(plan, evaluator.spark, session)
-    return to_arrow(frame if most is None else frame.limit(most + 1))
+def rows_in_slices(rows: Addressed, slices: Sequence[Slice]) -> Addressed:
+    """The rows that lie in `slices`, of which every file of `rows` has one: without dead rows and rows that are not asked for."""
+    pieces = {s.path: s for s in slices}
+    mask = np.ones(rows.num_rows, dtype=np.bool_)
+    for index, path in enumerate(rows.origin.paths):
+        piece = pieces[path]
+        if piece.only is not None or piece.without:
+            at = np.flatnonzero(rows.origin.file == index)
+            mask[at] = in_slice(piece, rows.origin.position[at])
+    return rows.filter(mask)
 
 
 def read_slice(evaluator: Evaluator, piece: Slice, snapshot: Snapshot) -> pa.Table:
@@ -170,7 +153,7 @@ def read_slice(evaluator: Evaluator, piece: Slice, snapshot: Snapshot) -> pa.Tab
     found = evaluator.rows.read_slice(piece, snapshot)
     if found is not None:
         return found[0]
-    return to_arrow(evaluator.live_frame(snapshot, [piece], address=True)).sort_by(POSITION).drop_columns([PATH, POSITION])
+    return to_arrow(evaluator.live_frame(snapshot, [piece], address=True)).sort_by(POSITION).drop_columns([FROM, POSITION])
 
 
 def read_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> list[pa.Table] | None:
@@ -210,12 +193,11 @@ def read_matching(
     """(the columns `wanted` of rows for which `mask_of` gives True over the columns `names`, slices left for a job).  No job.
 
     The mask must keep every row that the statement may change; it may keep others.  Leaves all slices to the job where
-    they hold more than `limits().inspected_rows` rows or more than `most` rows are found: none is read then.
+    they hold more than `limits().inspected_rows` rows.  Raises LeftToSpark where more than `most` rows are found.
     """
     if evaluator.physical_rows(slices) > limits().inspected_rows:
         return [], list(slices)
     matching: list[tuple[Slice, Positions]] = []
-    found: list[Found] = []
     rest: list[Slice] = []
     for piece in slices:
         positions = _matching(evaluator, piece, snapshot, mask_of, names)
@@ -225,14 +207,22 @@ def read_matching(
             matching.append((piece, positions))
             most -= len(positions)
         if most < 0:
-            return [], list(slices)
-    for piece, positions in matching:
+            raise LeftToSpark
+    found, unread = read_at(evaluator, matching, wanted, snapshot)
+    return found, [*rest, *unread]
+
+
+def read_at(evaluator: Evaluator, places: Iterable[tuple[Slice, Positions]], wanted: Sequence[str], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
+    """(the columns `wanted` of the rows at positions of slices, slices that Arrow cannot read).  No job."""
+    found: list[Found] = []
+    unread: list[Slice] = []
+    for piece, positions in places:
         with suppress(pa.ArrowException):  # such as text of more than 2 GB in one column
             if (table := evaluator.rows.read_at(piece.file, positions, wanted, snapshot)) is not None:
                 found.append((piece, table, positions))
                 continue
-        rest.append(piece)
-    return found, rest
+        unread.append(piece)
+    return found, unread
 
 
 def _matching(evaluator: Evaluator, piece: Slice, snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str]) -> Positions | None:
@@ -248,26 +238,6 @@ def _matching(evaluator: Evaluator, piece: Slice, snapshot: Snapshot, mask_of: C
         mask = np.asarray(pc.fill_null(mask, False).to_numpy(), dtype=np.bool_)
     positions = np.flatnonzero(mask).astype(np.int64)
     return positions[in_slice(piece, positions)]
-
-
-def add_columns(evaluator: Evaluator, rows: Addressed, missing: Sequence[str], slices: Sequence[Slice], snapshot: Snapshot) -> Addressed | None:
-    """Rows that lack the columns `missing`, with these read from the rows' files; None where Spark must read them.  No job."""
-    files = {s.path: s.file for s in slices}
-    order = np.argsort(rows.origin.file, kind="stable")
-    parts = []
-    for n, path in enumerate(rows.origin.paths):
-        at = rows.origin.position[rows.origin.file == n]
-        part = evaluator.rows.read_at(files[path], at, missing, snapshot) if len(at) else None
-        if part is None and len(at):
-            return None
-        if part is not None:
-            parts.append(part)
-    beside = pa.concat_tables(parts) if parts else None
-    if beside is None:
-        return None
-    table, origin = rows.table.take(pa.array(order)), Provenance(rows.origin.paths, rows.origin.file[order], rows.origin.position[order])
-    columns = [table.column(n) if n in table.column_names else beside.column(n) for n in snapshot.schema.names]
-    return Addressed(pa.table(columns, names=list(snapshot.schema.names)), origin)
 
 
 def rows_that_meet(evaluator: Evaluator, table: pa.Table, relation: Relation, condition: JavaObject, session: JavaObject) -> npt.NDArray[np.bool_] | None:
@@ -308,7 +278,7 @@ def evaluate(evaluator: Evaluator, rows: Addressed, relation: Relation, resolved
     """The outputs of `resolved` for the rows that meet its condition.  The last two outputs must be the address.  No job."""
     plan = evaluator.bridge.local(relation.seq, rows.with_address_columns(), relation.schema_json, session)
     plan = resolved.over(evaluator.bridge, plan)
-    return addressed_by_index(evaluator.bridge.evaluate(plan, evaluator.spark, session), rows.origin.paths)
+    return addressed(evaluator.bridge.evaluate(plan, evaluator.spark, session), dict(enumerate(rows.origin.paths)))
 
 
 class Ways:
@@ -316,29 +286,26 @@ class Ways:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def whole_files(self, number: int) -> None:
-        self._tell(f"{display.count(number, 'file')} deleted as a whole, without reading rows")
+        self.lines.append(f"{display.count(number, 'file')} deleted as a whole, without reading rows")
 
     def small_files(self, found: Sequence[Found]) -> None:
         if found:
-            self._tell(f"{_rows(found)} of {display.count(len(found), 'file')} read on the driver (at most {limits().local_rows:,}: local_rows)")
+            self.lines.append(f"{_rows(found)} of {display.count(len(found), 'file')} read on the driver (at most {limits().local_rows:,}: local_rows)")
 
     def candidates(self, found: Sequence[Found], by: str, files: int) -> None:
         """Files whose rows were chosen on the driver by the columns of a condition; of some of them no row was left."""
         if files:
-            self._tell(f"{display.count(files, 'file')} searched on the driver by {by}: {_rows(found)} may be meant")
+            self.lines.append(f"{display.count(files, 'file')} searched on the driver by {by}: {_rows(found)} may be meant")
 
     def job(self, slices: Sequence[Slice], what: str = "") -> None:
         number, size = display.count(len(slices), "file"), display.size(sum(s.file.size_bytes for s in slices))
-        self._tell(f"Spark job over {number}, {size}, {display.count(self._evaluator.physical_rows(slices), 'row')}{what}")
+        self.lines.append(f"Spark job over {number}, {size}, {display.count(self._evaluator.physical_rows(slices), 'row')}{what}")
 
-    def written_by_spark(self, what: str) -> None:
-        self._tell(f"{what} written by Spark (more than {limits().driver_rows:,}: driver_rows)")
-
-    def _tell(self, way: str) -> None:
-        self.told.append(way)
+    def written_by_spark(self, what: str, why: str = "") -> None:
+        self.lines.append(f"{what} written by Spark ({why or f'more than {limits().driver_rows:,}: driver_rows'})")
 
 
 def _rows(found: Sequence[Found]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from rowlock.boundary.effects import Change, Effects, LostMatches, Propagated, RowBlock, StagedFile
 from rowlock.boundary.engine import Program
@@ -20,6 +20,8 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.catalyst.errors import missing_files_named
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.statements.append import append_blocks, conform
 from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
 from rowlock.engines.spark.statements.passage import Passage
 from rowlock.engines.spark.statements.row_comparison import differing, differing_rows, merged
@@ -79,7 +81,7 @@ class SparkEngine:
             rows_read=sum(s.num_rows or 0 for s in read),
             bytes_read=sum(s.file.size_bytes for s in read if s.only is None),
             assigned=tuple(passage.assigned),
-            ways=tuple(passage.ways.told),
+            ways=tuple(passage.ways.lines),
         )
 
     def provenance(self, block: RowBlock) -> Origin:
@@ -109,6 +111,12 @@ class SparkEngine:
             if table.num_rows:
                 out += [replace(s, group=group) for s in self.evaluator.rows.write(table, snapshot)]
         return out
+
+    def write_frame(self, frame: DataFrame, *, snapshot: Snapshot, max_records: int | None = None, gives_generated: bool = False) -> list[AddFile]:
+        """Writes the rows of a DataFrame as data files of `snapshot`'s table, which may not be there yet (see `append_blocks`).  Raises SchemaMismatch, ConstraintViolated."""
+        rows = conform(frame, table_schema(snapshot), snapshot.table)
+        blocks = append_blocks(self.evaluator, snapshot, rows, gives_generated=gives_generated, max_records=max_records)
+        return [s.add for s in self.write(blocks, snapshot=snapshot, vectors_allowed=True)]
 
     def _staged(self, rows: StagedRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
         out: list[StagedFile] = []

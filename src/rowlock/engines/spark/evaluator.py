@@ -7,7 +7,7 @@ Both evaluate the same resolved expressions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -20,8 +20,8 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.catalyst.types import compared
-from rowlock.engines.spark.read.scan import ADDRESS, Constants, Scanner, check_names, table_schema, wrap_session
-from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_hash
+from rowlock.engines.spark.read.scan import ADDRESS, TIME_ZONE, Constants, Scanner, check_names, table_schema, wrap_session
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
@@ -35,17 +35,8 @@ from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import Vectors
 
-_TIME_ZONE = "spark.sql.session.timeZone"
-_RESOLUTION_SETTINGS = (_TIME_ZONE, "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+_RESOLUTION_SETTINGS = (TIME_ZONE, "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of a session on which the meaning of an expression depends."""
-
-
-class _Reading(NamedTuple):
-    """A session on which files are scanned, its scanner, and its time zone."""
-
-    time_zone: str
-    session: SparkSession
-    scanner: Scanner
 
 
 class Evaluator:
@@ -57,40 +48,33 @@ class Evaluator:
         self.bridge = catalyst(spark)
         check_connector(spark, store)
         self.root, self._store_settings = spark_root(store), session_settings(store)
-        self._reading = self._begin_reading()
+        self._scanner = self._new_scanner()
         # the driver must look up column names as the scanner does
         self.rows = rows.of_session(case_sensitive=str(self.reading_session.conf.get("spark.sql.caseSensitive")).lower() == "true")
         self.materialized_ids = MaterializedIds(store)
         self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
 
-    def _begin_reading(self) -> _Reading:
-        session = wrap_session(self.spark, self.session())
-        return _Reading(str(session.conf.get(_TIME_ZONE)), session, Scanner(session, self.root))
+    def _new_scanner(self) -> Scanner:
+        return Scanner(wrap_session(self.spark, self.session()), self.root)
 
     @property
-    def reading(self) -> _Reading:
-        """The session on which files are scanned, and its scanner: others where the user's time zone is another, in which Spark takes partition timestamps."""
-        if self.spark.conf.get(_TIME_ZONE) != self._reading.time_zone:
-            self._reading = self._begin_reading()
-        return self._reading
+    def scanner(self) -> Scanner:
+        """Makes DataFrames of the table's files; another one where the user's time zone is another, in which Spark takes partition timestamps."""
+        if self.spark.conf.get(TIME_ZONE) != self._scanner.time_zone:
+            self._scanner = self._new_scanner()
+        return self._scanner
 
     @property
     def reading_session(self) -> SparkSession:
         """The session on which files are scanned."""
-        return self.reading.session
+        return self.scanner.spark
 
-    @property
-    def scanner(self) -> Scanner:
-        """Makes DataFrames of the table's files."""
-        return self.reading.scanner
+    def session(self, *, variables: bool = False) -> JavaObject:
+        """A fresh clone of the user's session, with its views, functions and settings of this moment.
 
-    def session(self) -> JavaObject:
-        """A fresh clone of the user's session, with its views, functions and settings of this moment."""
-        return cloned_session(self.spark, self._store_settings, self.store.identity)
-
-    def statement_session(self) -> JavaObject:
-        """The same, with the variables of the user's session: the expressions of a statement are resolved on it, those of the table's definition are not."""
-        return cloned_session(self.spark, self._store_settings, self.store.identity, variables=True)
+        `variables`: with those of the user's session, for the expressions of a statement; the table's definition is resolved without them.
+        """
+        return cloned_session(self.spark, self._store_settings, self.store.identity, variables=variables)
 
     def forget(self) -> None:
         """Empties all caches; needed where another table was created at the same place."""
@@ -128,15 +112,14 @@ class Evaluator:
         schema = nullable(own)
         plan = self._empty_plan(StructType([compared(f) for f in own.fields]) if any(is_char(f.metadata.get(KEY)) for f in own.fields) else schema)
         attributes = self.bridge.list(plan.output())
-        beside = StructType([*ADDRESS.fields, StructField(SOURCE_ROW, LongType(), False), StructField(FROM, LongType())])
-        *address, source_row, from_file = self.bridge.list(self._empty_plan(beside).output())
+        beside = StructType([*ADDRESS.fields, StructField(SOURCE_ROW, LongType(), False)])
+        *address, source_row = self.bridge.list(self._empty_plan(beside).output())
         names = {int(a.exprId().id()): n for a, n in zip(attributes, own.names, strict=True)}
         return Target(
             plan=plan,
             relation=Relation.of(self.bridge, [*attributes, *address], StructType([*schema.fields, *ADDRESS.fields])),
             address=tuple(address),
             source_row=source_row,
-            from_file=from_file,
             schema=own,
             columns={f.name: self.bridge.column(a) for f, a in zip(schema.fields, attributes, strict=True)},
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
@@ -151,23 +134,21 @@ class Evaluator:
         """The analyzed plan of a relation without rows, with attributes of its own."""
         return self.bridge.frame_of(arrow_schema(schema).empty_table(), schema.json(), self.reading_session._jsparkSession).queryExecution().analyzed()
 
-    def with_ids(self, table: pa.Table, snapshot: Snapshot, kept: Callable[[Materialized], Identities]) -> pa.Table:
-        """The rows with the ids and commit versions that they keep, where the table tracks rows; `kept` tells these, given what reads them from files."""
+    def with_ids(self, table: pa.Table, snapshot: Snapshot, preserved: Callable[[Materialized], Identities]) -> pa.Table:
+        """The rows with the ids and commit versions that they keep, where the table tracks rows; `preserved` returns these, given what reads them from files."""
         columns = columns_of(snapshot)
-        return table if columns is None else with_identities(table, kept(self.materialized_ids.at(columns)), columns)
+        return table if columns is None else with_identities(table, preserved(self.materialized_ids.at(columns)), columns)
 
-    # ---- plans of data files ---------------------------------------------------------------
+    # ---- rows of data files ----------------------------------------------------------------
 
     def physical_plan(self, snapshot: Snapshot, files: Sequence[AddFile], relation: Relation) -> JavaObject:
         """The plan of all physical rows of `files`, dead ones too, with their addresses, under the relation's attributes.  Cached: files never change."""
-        reading = self.reading
-        key = (reading.time_zone, snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files))
-
-        def opened() -> JavaObject:
-            return self.cached(key, lambda: analyzed(reading.scanner.frame(snapshot, files, None, address=True)))
-
+        scanner = self.scanner
+        key = (scanner.time_zone, snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files))
+        none = BitMap64()
+        opened = self.cached(key, lambda: analyzed(scanner.frame(snapshot, files, lambda _: none, address=True)))
         # the relation is kept with the plan, so that its id() is not given to another
-        _, plan = self.cached((*key, id(relation)), lambda: (relation, self.bound(opened(), relation.attributes)))
+        _, plan = self.cached((*key, id(relation)), lambda: (relation, self.bound(opened, relation.attributes)))
         return plan
 
     def live_frame(
@@ -202,17 +183,6 @@ class Evaluator:
         outputs, size = self.bridge.list(plan.output()), len(attributes)
         named = [self.bridge.alias_as(o, a) for o, a in zip(outputs[:size], attributes, strict=True)]
         return self.bridge.project(self.bridge.seq([*named, *outputs[size:]]), plan)
-
-    def hashed(self, plan: JavaObject, path: JavaObject, into: JavaObject) -> JavaObject:
-        """The plan with the hash of the attribute `path` as `into` in place of it: rows that are shuffled should not carry the names of their files."""
-        kept = [a for a in self.bridge.list(plan.output()) if str(a.exprId()) != str(path.exprId())]
-        return self.bridge.project(self.bridge.seq([*kept, self.bridge.alias_as(self.bridge.hash64(path), into)]), plan)
-
-    def with_hashed_address(self, outputs: JavaObject, snapshot: Snapshot) -> JavaObject:
-        """The outputs of a statement (a Scala Seq that ends with PATH and POSITION) with the hash of PATH in its place."""
-        path, position = outputs.apply(outputs.size() - 2), outputs.last()
-        hashed = self.bridge.alias_as(self.bridge.hash64(path), self.target(snapshot).from_file)
-        return outputs.dropRight(2).appended(hashed).appended(position)
 
     def paths_by_hash(self, slices: Sequence[Slice]) -> dict[int, str]:
         """The paths of the slices' files by the hashes that stand for them in staged files."""

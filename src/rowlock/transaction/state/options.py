@@ -103,14 +103,14 @@ class Options:
 
 
 def asked(
-    isolation: Isolation | None,
-    on_conflict: OnConflict | None,
-    granularity: Granularity | None,
-    app_id: str | None,
-    app_version: int | None,
-    lock: Lock | None,
-    lock_timeout: float | None,
-    user_metadata: str | None,
+    isolation: Isolation | None = None,
+    on_conflict: OnConflict | None = None,
+    granularity: Granularity | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    lock: Lock | None = None,
+    lock_timeout: float | None = None,
+    user_metadata: str | None = None,
 ) -> tuple[Options, SetTransaction | None, str | None]:
     """What the arguments of a transaction of several statements ask for: options, the step of an application, the user's text.  Raises InvalidInput, WrongType."""
     options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)

@@ -78,7 +78,6 @@ class Target:
     relation: Relation
     address: tuple[JavaObject, ...]
     source_row: JavaObject
-    from_file: JavaObject
     schema: StructType
     columns: Mapping[str, Column]
     nulls: Mapping[str, Column]

@@ -65,7 +65,7 @@ class Catalyst:
         self.hint_node, self.hint_info = logical.JoinHint, logical.HintInfo
         self.no_hint, self.broadcast = _module(logical, "JoinHint").NONE(), _module(logical, "BROADCAST")
         self.inner, self.some = _module(sql.catalyst.plans, "Inner"), jvm.scala.Some
-        self.right_outer, self.hash_of = _module(sql.catalyst.plans, "RightOuter"), expressions.XxHash64
+        self.right_outer = _module(sql.catalyst.plans, "RightOuter")
         self.is_null, self.negated, self.either, self.conditional = expressions.IsNull, expressions.Not, expressions.Or, expressions.If
         self.equal_keys = sql.catalyst.planning.ExtractEquiJoinKeys.unapply
         self.python_udf = sql.catalyst.trees.TreePattern.PYTHON_UDF()
@@ -101,6 +101,10 @@ class Catalyst:
     def list(self, seq: JavaObject) -> list[JavaObject]:
         """A Python list of a Scala Seq's elements."""
         return [seq.apply(n) for n in range(seq.size())]
+
+    def option(self, held: JavaObject) -> Any:
+        """What a Scala Option holds; None where it is empty."""
+        return held.get() if held.isDefined() else None
 
     def alias_as(self, child: JavaObject, attribute: JavaObject) -> JavaObject:
         """`child` under the name and the id of `attribute`, so that expressions over `attribute` read it."""
@@ -188,10 +192,6 @@ class Catalyst:
     def chosen(self, condition: JavaObject, yes: JavaObject, no: JavaObject) -> JavaObject:
         """IF(condition, yes, no), under the name and the id of `no`."""
         return self.alias_as(self.conditional(condition, unaliased(yes), unaliased(no)), no.toAttribute())
-
-    def hash64(self, expression: JavaObject) -> JavaObject:
-        """`xxhash64(expression)`."""
-        return self.hash_of(self.seq([expression]))
 
     def local(self, attributes: JavaObject, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
         """A LocalRelation whose output is `attributes` (a Scala Seq), holding the rows of `table` (columns in the same order).
@@ -356,6 +356,13 @@ def with_parts(t: DataType, part: Callable[[DataType], DataType], field: Callabl
     return t
 
 
+def fields_by_name(value: Column, have: StructType, want: StructType, part: Callable[[Column, DataType, DataType], Column]) -> list[Column]:
+    """The fields of `want` of a struct with the fields `have`, each as `part` makes it of the one that has its name in any case; null where none has."""
+    known = {f.name.lower(): f for f in have.fields}
+    found = [(known.get(f.name.lower()), f) for f in want.fields]
+    return [(F.lit(None).cast(f.dataType) if held is None else part(value.getField(held.name), held.dataType, f.dataType)).alias(f.name) for held, f in found]
+
+
 def bare(t: DataType) -> DataType:
     """The type without the metadata of its fields."""
     return with_parts(t, bare, lambda f: StructField(f.name, bare(f.dataType), f.nullable))
@@ -390,7 +397,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of a Spark schema, as `to_arrow` gives it; all nullable."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    # pyspark 4.2 wants to be told the zone of timestamps; earlier versions have no such argument and take UTC.
+    # pyspark 4.2 needs the zone of timestamps as an argument; earlier versions have no such argument and take UTC.
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     return pa.schema([pa.field(f.name, _normal_type(f.type), True) for f in to_arrow_schema(schema, **zone)])
 

@@ -22,7 +22,7 @@ _OF_FILES = ("InputFileName", "InputFileBlockStart", "InputFileBlockLength")
 _APART = 0x9E3779B97F4A7C15
 """Between the seeds of two evaluations: far more than there are partitions, which Spark adds to a seed."""
 _NUMBERS_FROM, _MOST_NUMBERED = 53, 1 << 10
-"""monotonically_increasing_id() counts from the partition's number << 33; evaluations are told apart by the bits above those of a million partitions."""
+"""monotonically_increasing_id() counts from the partition's number << 33; evaluations differ in the bits above those of a million partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _FUNCTIONS = {
 _BOOLEAN = PrimitiveType("boolean")
 _COLUMNS_BY_VALUE = 3
 _BY_VALUE = {"integer", "decimal", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean"}
-"""The kinds of columns whose different values are told by Arrow just as Spark's functions tell them: 0.0 and -0.0 are one number with two texts."""
+"""The kinds of columns whose values Arrow distinguishes just as Spark's functions do: 0.0 and -0.0 are one number with two texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class _Translator:
         return self.predicate(_replaced(body, common[0].children[0]), alone=False)
 
     def _left_to_spark(self, node: _Node, known: ir.Predicate | None, alone: bool) -> ir.Unknown:
-        """A part that Spark may be asked about, for the different values of its columns where these can be told apart."""
+        """A part that Spark may be asked about, for the different values of its columns where Arrow can distinguish these."""
         nodes = node.subtree()
         read = [n for n in nodes if n.name == "AttributeReference"]
         names = {self.columns.get(_id(n)) for n in read}

@@ -42,12 +42,12 @@ def parse_type(given: str | DataType) -> DataType:
 def delta_schema(struct: StructType) -> schema.StructType:
     """Spark's columns as Delta's, with their comments and the bounds of char and varchar columns, and without other metadata."""
     columns = zip(_struct(struct).fields, struct.fields, strict=True)
-    return schema.StructType(tuple(_kept(column, f.metadata or {}) for column, f in columns))
+    return schema.StructType(tuple(_with_known_metadata(column, f.metadata or {}) for column, f in columns))
 
 
-def _kept(column: schema.StructField, metadata: Mapping[str, object]) -> schema.StructField:
-    kept = replace(column, metadata={k: metadata[k] for k in ("comment", KEY) if k in metadata})
-    return kept if is_known(kept) else replace(kept, metadata={k: v for k, v in kept.metadata.items() if k != KEY})
+def _with_known_metadata(column: schema.StructField, metadata: Mapping[str, object]) -> schema.StructField:
+    plain = replace(column, metadata={k: metadata[k] for k in ("comment", KEY) if k in metadata})
+    return plain if is_known(plain) else replace(plain, metadata={k: v for k, v in plain.metadata.items() if k != KEY})
 
 
 def columns_of_frame(frame: DataFrame, *, defaults: bool = False) -> schema.StructType:
@@ -57,8 +57,8 @@ def columns_of_frame(frame: DataFrame, *, defaults: bool = False) -> schema.Stru
     """
     columns, spark = delta_schema(frame.schema), frame.sparkSession
     if defaults:
-        said = [(f, (of.metadata or {}).get(CURRENT_DEFAULT)) for f, of in zip(columns.fields, frame.schema.fields, strict=True)]
-        columns = schema.StructType(tuple(f if text is None else replace(f, metadata={**f.metadata, CURRENT_DEFAULT: text}) for f, text in said))
+        defaults_of = [(f, (of.metadata or {}).get(CURRENT_DEFAULT)) for f, of in zip(columns.fields, frame.schema.fields, strict=True)]
+        columns = schema.StructType(tuple(f if text is None else replace(f, metadata={**f.metadata, CURRENT_DEFAULT: text}) for f, text in defaults_of))
     if not any(KEY in f.metadata for f in columns.fields):  # the session is asked where it has a say
         return columns
     if spark.conf.get("spark.sql.readSideCharPadding", "true") == "true" and not char_is_varchar(spark):
@@ -85,15 +85,15 @@ def delta_type(type_: DataType) -> schema.DataType:
         return schema.MapType(delta_type(type_.keyType), delta_type(type_.valueType), type_.valueContainsNull)
     if isinstance(type_, DecimalType):
         return schema.DecimalType(type_.precision, type_.scale)
-    said = type_.jsonValue()
-    return schema.PrimitiveType(said if isinstance(said, str) else type_.simpleString())
+    name = type_.jsonValue()
+    return schema.PrimitiveType(name if isinstance(name, str) else type_.simpleString())
 
 
 def stored_field(field: StructField) -> StructField:
     """The field as a table's schema has it: a bounded string is a string, and the column's metadata says the bounds."""
     if not holds(field.dataType, lambda leaf: isinstance(leaf, (CharType, VarcharType))):
         return field
-    return StructField(field.name, unbounded(field.dataType), field.nullable, {**field.metadata, KEY: _said(field.dataType)})
+    return StructField(field.name, unbounded(field.dataType), field.nullable, {**field.metadata, KEY: _ddl(field.dataType)})
 
 
 def unbounded(type_: DataType) -> DataType:
@@ -103,13 +103,13 @@ def unbounded(type_: DataType) -> DataType:
     return with_parts(type_, unbounded, lambda f: StructField(f.name, unbounded(f.dataType), f.nullable, f.metadata))
 
 
-def _said(type_: DataType) -> str:
+def _ddl(type_: DataType) -> str:
     """The type as Spark parses it from a column's metadata."""
     if isinstance(type_, StructType):
-        return f"struct<{','.join(f'{f.name if _PLAIN.fullmatch(f.name) else quote(f.name)}:{_said(f.dataType)}' for f in type_.fields)}>"
+        return f"struct<{','.join(f'{f.name if _PLAIN.fullmatch(f.name) else quote(f.name)}:{_ddl(f.dataType)}' for f in type_.fields)}>"
     if isinstance(type_, ArrayType):
-        return f"array<{_said(type_.elementType)}>"
-    return f"map<{_said(type_.keyType)},{_said(type_.valueType)}>" if isinstance(type_, MapType) else type_.simpleString()
+        return f"array<{_ddl(type_.elementType)}>"
+    return f"map<{_ddl(type_.keyType)},{_ddl(type_.valueType)}>" if isinstance(type_, MapType) else type_.simpleString()
 
 
 def type_text(field: StructField) -> str:

@@ -1,6 +1,6 @@
 """The versions of Spark that a session can be enabled on, and how the earlier ones differ from the newest: the one place that knows.
 
-Rowlock's Java source is written for the newest; for an earlier one `java` names texts of it and what stands there instead.
+Rowlock's Java source is written for the newest; for an earlier one `java` has texts of it and their replacements.
 """
 
 from __future__ import annotations

@@ -67,24 +67,13 @@ def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping
 
 def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
     raw: Mapping[str, Any] = commit.info.raw if commit.info else {}
-    text = raw.get
-    return (
-        commit.version,
-        display.utc(time_ms if time_ms is not None or commit.info is None else commit.info.timestamp_ms),
-        text("userId"),
-        text("userName"),
-        text("operation"),
-        _strings(text("operationParameters")),
-        None,
-        None,
-        text("clusterId"),
-        text("readVersion"),
-        text("isolationLevel"),
-        text("isBlindAppend"),
-        _strings(text("operationMetrics")),
-        text("userMetadata"),
-        text("engineInfo"),
-    )
+    known = {
+        "version": commit.version,
+        "timestamp": display.utc(time_ms if time_ms is not None or commit.info is None else commit.info.timestamp_ms),
+        **{name: _strings(raw.get(name)) for name in ("operationParameters", "operationMetrics")},
+        **dict.fromkeys(("job", "notebook")),
+    }
+    return tuple(known[name] if name in known else raw.get(name) for name in HISTORY.names)
 
 
 def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:

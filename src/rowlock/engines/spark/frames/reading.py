@@ -13,7 +13,7 @@ import datetime
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,16 +24,16 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
 from rowlock.conditions import named
-from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
+from rowlock.conflict.changed_rows import Changed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import Constants, check_names, empty_frame, local_frame, table_schema
 from rowlock.engines.spark.session.connect import is_connect
-from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch
+from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
-from rowlock.protocol import paths, schema as schemas
-from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, RemoveFile
+from rowlock.protocol import schema as schemas
+from rowlock.protocol.actions import AddFile
 from rowlock.protocol.change_feed import CHANGE_TYPE
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
@@ -214,60 +214,6 @@ COLUMNS = (StructField(CHANGE_TYPE, StringType()), StructField(COMMIT_VERSION, L
 """What the feed adds to the columns of the table."""
 _T = TypeVar("_T")
 _TYPE = "__rowlock_type"
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Some rows of one file that a version changed.  `type` is None where the file itself says it of each row."""
-
-    version: int
-    type: str | None
-    rows: Slice
-
-
-def changed_rows(commit: Commit, vector_of: VectorOf, table: str, takes: Callable[[AddFile], bool] = lambda file: True) -> list[Changed]:
-    """The rows that a version changed, of the files that are to be read.  Raises CorruptLog where its actions do not say which they are."""
-    if commit.cdc:
-        return [Changed(commit.version, None, Slice(f)) for c in commit.cdc if takes(f := _cdc_file(c, table))]
-    removed = [_removed_file(r, commit.version, table) for r in commit.removes if r.data_change]
-    before = {f.path: live_slice(f, vector_of) for f in removed if takes(f)}
-    after = {f.path: live_slice(f, vector_of) for f in commit.adds if f.data_change and takes(f)}
-    delta = delta_of(after, before, after)
-    return [*(Changed(commit.version, "delete", s) for s in delta.gone), *(Changed(commit.version, "insert", s) for s in delta.born)]
-
-
-def _cdc_file(action: AddCdcFile, table: str) -> AddFile:
-    """A change data file as a data file."""
-    raw = action.raw
-    try:
-        return AddFile(
-            path=paths.decode(str(raw["path"])),
-            partition_values=dict(raw.get("partitionValues") or {}),
-            size_bytes=int(raw["size"]),
-            modification_time_ms=0,
-            data_change=False,
-            stats=None,
-        )
-    except (KeyError, TypeError, ValueError) as e:
-        raise CorruptLog(f"A cdc action cannot be read: {e}", table=table) from e
-
-
-def _removed_file(action: RemoveFile, version: int, table: str) -> AddFile:
-    """The file that a remove names, as it was."""
-    if action.partition_values is None:
-        raise CorruptLog(
-            f"Version {version} removes {action.path} without saying what its partition values were, so its rows cannot be told", table=table, version=version
-        )
-    return AddFile(
-        path=action.path,
-        partition_values=action.partition_values,
-        size_bytes=action.size_bytes or 0,
-        modification_time_ms=0,
-        data_change=True,
-        stats=action.stats,
-        deletion_vector=action.deletion_vector,
-        log_path=action.log_path,
-    )
 
 
 def changes_frame(evaluator: Evaluator, snapshot: Snapshot, changed: Iterable[Changed], times_ms: Mapping[int, int]) -> DataFrame:

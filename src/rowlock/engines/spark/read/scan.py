@@ -20,7 +20,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
 from rowlock.caches import PATHS, VECTORS, Cache
-from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, bare, catalyst, nullable, with_parts
+from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, bare, catalyst, fields_by_name, nullable, with_parts
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.connect import is_connect
@@ -35,9 +35,11 @@ from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import ROW_INDEX, quote, reserved_names
 from rowlock.protocol.statistics import has_ambiguous_names
 
-PATH, POSITION = "__rowlock_path", "__rowlock_pos"
-ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
+FROM, POSITION = "__rowlock_from", "__rowlock_pos"
+ADDRESS = StructType([StructField(FROM, LongType()), StructField(POSITION, LongType())])
+"""The address of a row: a hash of its file's URI, since rows that are shuffled should not carry the names of their files; and its position there."""
 
+TIME_ZONE = "spark.sql.session.timeZone"
 VERSION_OPTION = "rowlockversion"
 """An option of Rowlock's scans: the version of the table that is read (see `statements.sources`)."""
 FIXED_OPTION = "rowlockfixed"
@@ -68,17 +70,15 @@ def table_schema(snapshot: Snapshot) -> StructType:
 
 def without_void(schema: StructType) -> StructType:
     """The schema without void columns and fields, of which files hold nothing."""
-    kept = [f for f in schema.fields if not isinstance(f.dataType, NullType)]
-    return StructType([StructField(f.name, without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in kept])
+    fields = [f for f in schema.fields if not isinstance(f.dataType, NullType)]
+    return StructType([StructField(f.name, without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in fields])
 
 
 def reshaped(value: Column, have: DataType, want: DataType) -> Column:
     """A value whose structs have the fields of `want`: those of type void, which is all in which `have` may differ, are added as nulls or left out."""
     if have == want or not (isinstance(have, StructType) and isinstance(want, StructType)):
         return value
-    known = {f.name: f.dataType for f in have.fields}
-    fields = [reshaped(value.getField(f.name), known[f.name], f.dataType).alias(f.name) if f.name in known else F.lit(None).alias(f.name) for f in want.fields]
-    return F.when(value.isNotNull(), F.struct(*fields))
+    return F.when(value.isNotNull(), F.struct(*fields_by_name(value, have, want, reshaped)))
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:
@@ -108,12 +108,13 @@ class Scanner:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark, self.root = spark, root
+        self.time_zone = str(spark.conf.get(TIME_ZONE))
 
     def frame(
         self,
         snapshot: Snapshot,
         files: Sequence[AddFile],
-        vector_of: VectorOf | None,
+        vector_of: VectorOf,
         *,
         address: bool = False,
         strict: bool = False,
@@ -122,9 +123,9 @@ class Scanner:
         fixed: bool = False,
         constants: Constants | None = None,
     ) -> DataFrame:
-        """The rows of `files` with the table's logical columns, PATH and POSITION with `address`, the columns of `constants`, and row ids and commit versions with `ids`.
+        """The rows of `files` with the table's logical columns, FROM and POSITION with `address`, the columns of `constants`, and row ids and commit versions with `ids`.
 
-        Positions that `vector_of` marks are left out; None gives all physical rows.  With `strict` columns are as nullable
+        Positions that `vector_of` marks are left out.  With `strict` columns are as nullable
         as in the table, which Spark's optimizer then relies on; else all are nullable.  Ids and commit versions have the names that
         these columns have in data files, and are null for rows of a file that is not committed yet, unless it holds them (I6).
         With `hidden` a query that names Spark's `_metadata` finds it, also where files are read by two scans.  `fixed` says
@@ -135,10 +136,10 @@ class Scanner:
         schema = own if strict else nullable(own, metadata=True)
         given, carried = constants or {}, () if ids is None else ids.names
         beside = [*(ADDRESS.fields if address else []), *(StructField(n, t) for n, (t, _) in given.items()), *(StructField(n, LongType()) for n in carried)]
-        read = {**({PATH: (StringType(), self.uri)} if address else {}), **given, **({} if ids is None else _OF_IDS)}
+        read = {**({FROM: (LongType(), lambda f: hash_of_uri(self.uri(f)))} if address else {}), **given, **({} if ids is None else _OF_IDS)}
         if not files:
             return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *beside]))
-        dead = {f.path: vector for f in files if (vector := vector_of(f))} if vector_of is not None else {}
+        dead = {f.path: vector for f in files if (vector := vector_of(f))}
         numbered = address or ids is not None
         metadata = hidden and (numbered or bool(dead)) and snapshot.schema.find(_METADATA) is None  # a plain scan shows it by itself
         frames: list[DataFrame] = []

@@ -14,32 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql import Column, functions as F
 
 from rowlock.boundary.provenance import Numbers, Provenance, SourceNumbers, StoredOrigin
-from rowlock.engines.spark.read.scan import PATH, POSITION, hash_of_uri
+from rowlock.engines.spark.read.scan import FROM, POSITION, hash_of_uri
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_of
-from rowlock.protocol.schema import quote
 from rowlock.storage.store import ObjectStore
 
 SOURCE_ROW = "__rowlock_source"
-FROM = "__rowlock_from"
 _HIGH, _LOW = f"{POSITION}_high", f"{POSITION}_low"
 _LOW_BITS = 10
 _PORTION_ROWS = 1 << 20
-
-
-def from_file() -> Column:
-    """The old file of a row as data files hold it: a hash of the URI in PATH, 8 bytes instead of a hundred in every shuffle and sort."""
-    return F.xxhash64(PATH).alias(FROM)
-
-
-def with_hashed_path(frame: DataFrame) -> DataFrame:
-    """The frame with `from_file` in place of PATH, before its rows go from one stage to the next."""
-    return frame.select(*(from_file() if n == PATH else F.col(quote(n)) for n in frame.columns))
 
 
 def stored_position() -> list[Column]:
@@ -63,7 +51,7 @@ def paths_by_hash(uris: Iterable[tuple[str, str]]) -> dict[int, str]:
 
 @dataclass(slots=True)
 class _Summary:
-    """What is kept of the origin of many rows: bitmaps by path, the number of rows, and which paths lie in one ascending run."""
+    """A summary of the origin of many rows: bitmaps by path, the number of rows, and which paths lie in one ascending run."""
 
     positions: dict[str, BitMap64] = field(default_factory=dict)
     num_rows: int = 0

@@ -161,14 +161,14 @@ def options_of_session(bucket: str) -> dict[str, str]:
         return {}
     conf, java = spark.sparkContext._jsc.hadoopConfiguration(), spark.sparkContext._jvm.java.lang
 
-    def said(name: str) -> str:
+    def setting(name: str) -> str:
         return str(conf.getTrimmed(f"fs.s3a.bucket.{bucket}.{name}") or conf.getTrimmed(f"fs.s3a.{name}") or "")
 
     def secret(name: str) -> str:
         found = conf.getPassword(f"fs.s3a.bucket.{bucket}.{name}") or conf.getPassword(f"fs.s3a.{name}")
         return str(java.String.valueOf(found)).strip() if found else ""
 
-    out, provider = {}, said("aws.credentials.provider")
+    out, provider = {}, setting("aws.credentials.provider")
     if provider == _ANONYMOUS:
         out["skip_signature"] = "true"
     elif not provider or _STATIC in provider or _TEMPORARY in provider:
@@ -177,13 +177,13 @@ def options_of_session(bucket: str) -> dict[str, str]:
             out = keys
             if (not provider or _TEMPORARY in provider) and (token := secret("session.token")):
                 out["session_token"] = token
-    endpoint, region = said("endpoint"), said("endpoint.region")
+    endpoint, region = setting("endpoint"), setting("endpoint.region")
     if of_aws := _AWS_HOST.fullmatch(endpoint):
         region = region or of_aws[1] or ""
     elif endpoint:
         if "://" not in endpoint:
-            endpoint = f"{'http' if said('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
-        if said("path.style.access") != "true" and not _UNNAMED_HOST.fullmatch(endpoint):
+            endpoint = f"{'http' if setting('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
+        if setting("path.style.access") != "true" and not _UNNAMED_HOST.fullmatch(endpoint):
             out["virtual_hosted_style_request"], endpoint = "true", endpoint.replace("://", f"://{bucket}.", 1)
         out |= {"endpoint": endpoint, "allow_http": str(endpoint.startswith("http:")).lower()}
     return out | ({"region": region} if region else {})

@@ -60,7 +60,7 @@ class Classes:
             place = self._jvm.java.io.File(str(jar)).toURI().toURL()
             if hasattr(self._loader, "addURL"):
                 self._loader.addURL(place)
-            elif source == "files":  # nobody else asks for its classes by their names
+            elif source == "files":  # its classes are not asked for by their names
                 gateway: Any = self._spark.sparkContext._gateway
                 urls = gateway.new_array(self._jvm.java.net.URL, 1)
                 urls[0] = place

@@ -178,7 +178,7 @@ def _run(program: Path, *arguments: str) -> str | None:
 
 
 _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""The JVM says on standard output why it does not use an archive; nobody asked it to."""
+"""Else the JVM prints on standard output why it does not use an archive."""
 
 
 @dataclass(frozen=True, slots=True)

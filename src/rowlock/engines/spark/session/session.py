@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "MASTER", "SPARK_CONNECT_AUTHENTICATE_TOKEN")
-"""What makes PySpark begin a client of a Connect server, or take another master than it is told; and a client's token, which the JVM's processes would inherit."""
+"""What makes PySpark begin a client of a Connect server, or take another master than the one given; and a client's token, which the JVM's processes would inherit."""
 _REDACTED = "(?i)secret|password|token|(access|account)[.]?key|[.]sas[.]|credential|private|connectionurl"
 """The settings whose values a server's event log and web pages do not show: Spark's own pattern passes an Azure account's key and the user in a JDBC URL."""
 _OF_LAUNCHER = ("spark.master", "spark.app.name", "spark.driver.", "spark.jars", "spark.files", "spark.archives", "spark.submit.", "spark.kerberos.")
@@ -110,7 +110,7 @@ def start_recorded(recording: Recording) -> SparkSession:
 
 
 def start_server_session(*, cores: int, memory_mb: int, settings: Mapping[str, str]) -> SparkSession:
-    """Starts the session of a server: local, unless `settings` name another master.  Only in a process that has no session yet; where SPARK_REMOTE is, it is not heard.
+    """Starts the session of a server: local, unless `settings` name another master.  Only in a process that has no session yet; SPARK_REMOTE is ignored.
 
     A setting may be a secret (a token, a store's key): the JVM gets those that it need not know at its start through PySpark's socket, since every user
     of the machine can read its command line.  Raises RowlockError where no Java that serves is found.
@@ -134,7 +134,7 @@ def stop_with_jvm(session: SparkSession, timeout_s: float) -> None:
     gateway: Any = session.sparkContext._gateway
     session.stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM ends when nobody holds this open
+    gateway.proc.stdin.close()  # the JVM ends when this is closed
     gateway.proc.wait(timeout_s)
 
 

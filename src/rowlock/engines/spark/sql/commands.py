@@ -1,7 +1,7 @@
 """Spark's commands by what they may do to tables and files: the list that decides what passes on a session with Rowlock.
 
-A command that is in none of these sets is refused (I9): a new version of Spark may bring one that nobody has looked at.
-Names are those of the classes, of all versions of Spark together; `of_version` has those of one.  Pure.
+A command that is in none of these sets is refused (I9): a new version of Spark may bring one that was never reviewed.
+Names are those of the classes, of all versions of Spark together.  Pure.
 """
 
 from __future__ import annotations
@@ -71,29 +71,7 @@ REFUSED = _in(
 """Commands that do not say which tables or files they change: pipelines, ANALYZE TABLES of a whole schema, commands of other systems; and SET PATH, after
 which a name without a schema may be that of another table than Rowlock finds.
 
-They are refused as those are that are in no set; they stand here as looked at."""
-
-_SINCE = {
-    "4.1": _in(
-        _LOGICAL,
-        "AddCheckConstraint AddConstraint CreateFlowCommand CreateMaterializedViewAsSelect CreateStreamingTable CreateStreamingTableAsSelect DropConstraint",
-    )
-    | _in(_COMMAND, "DescribeProcedureCommand SaveAsV1TableCommand SetNamespaceCollationCommand ShowNamespacesCommand ShowProceduresCommand"),
-    "4.2": _in(_LOGICAL, "CloseCursor CreateTableLike DeclareCursor DescribeTablePartition FetchCursor InsertOnlyMerge OpenCursor")
-    | _in(_COMMAND, "CreateMetricViewCommand SetPathCommand ShowCollationsCommand")
-    | _in("org.apache.spark.sql.metricview.logical.", "CreateMetricView"),
-}
-"""The commands that a version of Spark brought."""
-_UNTIL = {"4.0": _in(_LOGICAL, "ShowNamespaces")}
-"""The commands that a version of Spark was the last to have."""
-
-
-def of_version(commands: frozenset[str], version: str) -> frozenset[str]:
-    """Those of these commands that Spark `version` (such as `4.1`) has."""
-    later = (names for since, names in _SINCE.items() if since > version)
-    gone = (names for until, names in _UNTIL.items() if until < version)
-    return commands.difference(*later, *gone)
-
+They are refused as those are that are in no set; here they are listed as reviewed."""
 
 NOT_ANSWERED = _in(_LOGICAL, "DescribeColumn DescribeTablePartition ShowColumns ShowCreateTable ShowPartitions ShowTablePartition ShowTableProperties") | _in(
     _COMMAND,

@@ -114,7 +114,7 @@ class Guard:
         self._catalog: Any = spark._jsparkSession.sessionState().catalog()
 
     def check(self, command: JavaObject) -> None:
-        """Raises UnsupportedFeature for a command that may change a Delta table, or that nobody has looked at."""
+        """Raises UnsupportedFeature for a command that may change a Delta table, or that no list has."""
         name = str(command.getClass().getName())
         if name in HARMLESS:
             return

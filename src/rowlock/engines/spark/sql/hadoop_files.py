@@ -104,6 +104,6 @@ class SparkFiles:
         _done(lambda: self.java.delete(path))
 
 
-def _info(told: str) -> FileInfo:
-    kind, size, modified, name = told.split(" ", 3)
+def _info(line: str) -> FileInfo:
+    kind, size, modified, name = line.split(" ", 3)
     return FileInfo(name, kind == "d", int(size), int(modified))

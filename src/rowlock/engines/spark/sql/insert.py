@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, MapT
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, nullable
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, fields_by_name, nullable
 from rowlock.engines.spark.catalyst.types import store_policy
 from rowlock.engines.spark.read.scan import empty_frame, table_schema
 from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
@@ -88,13 +88,6 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     return fitted.select(*(F.lit(None).alias(n) if n in nulls else F.col(quote(n)) for n in fitted.columns)) if nulls else fitted
 
 
-def described(rows: DataFrame, columns: Sequence[StructField]) -> DataFrame:
-    """The rows, whose columns have the metadata of `columns`."""
-    if not any(f.metadata for f in columns):
-        return rows
-    return rows.select(*(F.col(quote(f.name)).alias(f.name, metadata=f.metadata) if f.metadata else F.col(quote(f.name)) for f in columns))
-
-
 def _filled(rows: DataFrame, wanted: StructType) -> DataFrame:
     """The rows whose structs have all fields of the wanted ones, those that they lack as nulls."""
     bridge, names = catalyst(rows.sparkSession), rows.columns
@@ -108,17 +101,11 @@ def _with_fields(value: Column, have: DataType, want: DataType) -> Column:
     """A value whose structs have the fields of `want` that they lack, as nulls; those that only they have stay at the end."""
     if not (isinstance(have, StructType) and isinstance(want, StructType)):
         return value
-    held, known = {f.name.lower(): f for f in have.fields}, {f.name.lower() for f in want.fields}
-    if known <= held.keys() and not any(isinstance(f.dataType, StructType) for f in have.fields):
+    known = {f.name.lower() for f in want.fields}
+    if known <= {f.name.lower() for f in have.fields} and not any(isinstance(f.dataType, StructType) for f in have.fields):
         return value
-    fields = [
-        F.lit(None).cast(w.dataType).alias(w.name)
-        if (f := held.get(w.name.lower())) is None
-        else _with_fields(value.getField(f.name), f.dataType, w.dataType).alias(f.name)
-        for w in want.fields
-    ]
     extra = [value.getField(f.name).alias(f.name) for f in have.fields if f.name.lower() not in known]
-    return F.when(value.isNotNull(), F.struct(*fields, *extra))
+    return F.when(value.isNotNull(), F.struct(*fields_by_name(value, have, want, _with_fields), *extra))
 
 
 def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from rowlock.conditions import named
@@ -32,14 +32,7 @@ class Nodes:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark, self.bridge = spark, catalyst(spark)
-
-    def items(self, seq: JavaObject) -> list[Any]:
-        """A Scala Seq as a list."""
-        return self.bridge.list(seq)
-
-    def option(self, held: JavaObject) -> Any:
-        """What a Scala Option holds; None where it is empty."""
-        return held.get() if held.isDefined() else None
+        self.items, self.option, self.column = self.bridge.list, self.bridge.option, self.bridge.column
 
     def mapping(self, held: JavaObject) -> dict[str, Any]:
         """A Scala Map with texts as keys."""
@@ -52,10 +45,6 @@ class Nodes:
             held.put(name, value)
         conf = self.spark._jsparkSession.sessionState().conf()
         return self.mapping(conf.redactOptions(self.bridge.jvm.PythonUtils.toScalaMap(held)))
-
-    def column(self, expression: JavaObject) -> Column:
-        """An expression, resolved or not, as a Column."""
-        return self.bridge.column(expression)
 
     def query(self, plan: JavaObject) -> JavaObject | None:
         """The query of a statement, which in some versions of Spark an Option holds."""
@@ -170,18 +159,18 @@ class Nodes:
 
     def provider_of(self, plan: JavaObject) -> str:
         """The format that a CREATE or REPLACE names, else the session's own."""
-        said = plan.tableSpec()
-        if said.serde().isDefined():
+        given = plan.tableSpec()
+        if given.serde().isDefined():
             return "hive"
-        return str(self.option(said.provider()) or self.spark.conf.get("spark.sql.sources.default", "parquet"))
+        return str(self.option(given.provider()) or self.spark.conf.get("spark.sql.sources.default", "parquet"))
 
     def spec_of(self, plan: JavaObject) -> Spec:
         """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, as delta-spark has it."""
-        said = plan.tableSpec()
+        given = plan.tableSpec()
         missing: list[str] = []
         has_query = class_name(plan).endswith("AsSelect")
-        options = _options(self, said)
-        location = next((options.pop(k) for k in list(options) if k.lower() == "path"), self.option(said.location()))  # of spark.catalog.createTable(path=...)
+        options = _options(self, given)
+        location = next((options.pop(k) for k in list(options) if k.lower() == "path"), self.option(given.location()))  # of spark.catalog.createTable(path=...)
         partitions: list[str] = []
         clusters: list[ColumnPath] = []
         for transform in self.items(plan.partitioning()):
@@ -193,22 +182,22 @@ class Nodes:
             else:
                 missing.append(f"PARTITIONED BY {transform.describe()}")
         for what, present in (
-            ("ROW FORMAT or STORED AS", said.serde().isDefined()),
-            ("DEFAULT COLLATION", has_method(said, "collation") and said.collation().isDefined()),
-            ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(said, "constraints") and said.constraints().size() > 0),
+            ("ROW FORMAT or STORED AS", given.serde().isDefined()),
+            ("DEFAULT COLLATION", has_method(given, "collation") and given.collation().isDefined()),
+            ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(given, "constraints") and given.constraints().size() > 0),
             ("OPTIONS", has_query and bool(options)),
-            ("EXTERNAL, but no LOCATION", bool(said.external()) and location is None),
+            ("EXTERNAL, but no LOCATION", bool(given.external()) and location is None),
         ):
             if present:
                 missing.append(what)
         return Spec(
             provider=self.provider_of(plan),
             location=location,
-            comment=self.option(said.comment()),
+            comment=self.option(given.comment()),
             columns=[] if has_query else [_column(self, c) for c in self.items(plan.columns())],
             partitions=partitions,
             clusters=clusters,
-            properties={k: str(v) for k, v in self.mapping(said.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
+            properties={k: str(v) for k, v in self.mapping(given.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
             missing=missing[0] if missing else None,
         )
 
@@ -320,7 +309,7 @@ class NewColumn:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A table that is to be made.  `missing` names the first thing that was said of it and that Rowlock has not."""
+    """A table that is to be made.  `missing` names the first part of the statement that Rowlock does not support."""
 
     provider: str
     location: str | None = None
@@ -344,20 +333,28 @@ class Like:
     properties: Mapping[str, str]
 
 
-def _options(nodes: Nodes, said: JavaObject) -> dict[str, str]:
+def _options(nodes: Nodes, given: JavaObject) -> dict[str, str]:
     """The values of OPTIONS as texts; those that are no literals as they were written."""
-    if not has_method(said, "optionExpression"):
+    if not has_method(given, "optionExpression"):
         return {}
-    return {str(pair._1()): str(pair._2().toString()) for pair in nodes.items(said.optionExpression().options())}
+    return {str(pair._1()): str(pair._2().toString()) for pair in nodes.items(given.optionExpression().options())}
 
 
 def _column(nodes: Nodes, c: Any) -> NewColumn:
-    default = str(c.defaultValue().get().originalSQL()) if c.defaultValue().isDefined() else None
-    said = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
-    identity = None if said is None else (int(said.getStart()), int(said.getStep()), bool(said.isAllowExplicitInsert()))
+    default = nodes.option(c.defaultValue())
+    numbers = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
+    identity = None if numbers is None else (int(numbers.getStart()), int(numbers.getStep()), bool(numbers.isAllowExplicitInsert()))
     marked = c.metadata().contains(KEY) if has_method(c, "metadata") else False  # of a stream's table: Spark says its columns by their types alone
     text, held = str(c.metadata().getString(KEY)) if marked else "", str(c.dataType().json())
     if char_is_varchar(nodes.spark):
         text, held = as_varchar(text), as_varchar(held)
     type_ = parse_type(text) if text else _parse_datatype_json_string(held)
-    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default, identity)
+    return NewColumn(
+        str(c.name()),
+        type_,
+        bool(c.nullable()),
+        nodes.option(c.comment()),
+        nodes.option(c.generationExpression()),
+        None if default is None else str(default.originalSQL()),
+        identity,
+    )

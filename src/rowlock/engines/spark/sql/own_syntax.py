@@ -287,22 +287,22 @@ def _vacuum(reader: _Reader) -> OwnStatement:
     values: dict[str, object] = {}
     while reader.at < len(reader.tokens):
         if reader.take("USING", "INVENTORY"):
-            said: tuple[str, object] = ("inventory", reader.inside("a query") if reader.ahead("(") else reader.name())
+            option: tuple[str, object] = ("inventory", reader.inside("a query") if reader.ahead("(") else reader.name())
         elif reader.take("RETAIN"):
-            said = ("hours", reader.hours())
+            option = ("hours", reader.hours())
             reader.need("HOURS")
         elif reader.take("DRY", "RUN"):
-            said = ("dry_run", True)
+            option = ("dry_run", True)
         elif reader.ahead("LITE") or reader.ahead("FULL"):
-            said = ("lite", reader.ahead("LITE"))
+            option = ("lite", reader.ahead("LITE"))
             reader.at += 1
         else:
             reader.end()
-        if said[0] in values:
+        if option[0] in values:
             raise InvalidInput(
                 f"VACUUM says twice how it is to be done: {reader.source.strip()}", condition=named("PARSE_SYNTAX_ERROR", error="'VACUUM'", hint="")
             )
-        values.update([said])
+        values.update([option])
     if values.get("lite") and "inventory" in values:
         raise InvalidInput("VACUUM LITE goes by the log alone: leave USING INVENTORY out", condition=named("PARSE_SYNTAX_ERROR", error="'INVENTORY'", hint=""))
     return OwnStatement("VACUUM", table, values)

@@ -140,9 +140,9 @@ def check_given_schema(given: str | None, frame: DataFrame, table: str) -> None:
     """Raises SchemaMismatch where a caller says that a table has other columns than it has; the catalog's entries say none."""
     if given is None:
         return
-    said = StructType.fromJson(orjson.loads(given))
-    if said.fields and [(f.name.lower(), f.dataType) for f in said.fields] != [(f.name.lower(), f.dataType) for f in frame.schema.fields]:
-        raise SchemaMismatch(f"The table's columns are {frame.schema.simpleString()}, not {said.simpleString()}: leave schema() out", table=table)
+    wanted = StructType.fromJson(orjson.loads(given))
+    if wanted.fields and [(f.name.lower(), f.dataType) for f in wanted.fields] != [(f.name.lower(), f.dataType) for f in frame.schema.fields]:
+        raise SchemaMismatch(f"The table's columns are {frame.schema.simpleString()}, not {wanted.simpleString()}: leave schema() out", table=table)
 
 
 def local_path(path: str) -> str:

@@ -75,7 +75,7 @@ class Callback:
             return self._failed(e)
 
     def _failed(self, error: BaseException) -> Any:
-        """The list that stands for an error (see Bridge.FAILED in streams.java): its id, what it is in Spark's words, and the exception of Spark's own that it is."""
+        """An error as a list (see Bridge.FAILED in streams.java): its id, its condition and text for Spark, and Spark's own exception where it is one."""
         known = error if isinstance(error, PySparkException) else None
         kind = next((c.__name__ for c in type(error).__mro__ if c.__module__ == PySparkException.__module__), ANY)
         own, bridge = getattr(error, "_origin", None), catalyst(self._spark)
@@ -100,7 +100,7 @@ class Callback:
         return answer._jdf if isinstance(answer, DataFrame) else answer
 
     def _session(self, session: Any) -> SparkSession:
-        """The Python session of a JVM session; the same one as long as it is used, for engines are kept by it."""
+        """The Python session of a JVM session; the same one as long as it is used, since engines are cached by it."""
         key = str(session.sessionUUID())
         if key in self._known:
             return self._known[key]
@@ -133,7 +133,7 @@ def _keep(error: BaseException) -> str:
     return key
 
 
-def _kept(error: Any) -> BaseException | None:
+def _original(error: Any) -> BaseException | None:
     """The error of Python that a JVM exception, or one that caused it, stands for."""
     for _ in range(_DEEPEST_CAUSE):
         if error is None:
@@ -162,12 +162,12 @@ def connect(spark: SparkSession, classes: Classes, answers: Answers, harmless: f
     if not hasattr(before, "rowlock"):
 
         def convert(error: Any) -> Any:
-            kept = _kept(error)
-            if kept is None or str(error.getClass().getName()).endswith(".StreamingQueryException"):
-                told = before(error)
-                told.__cause__ = kept or told.__cause__
-                return told
-            return kept
+            ours = _original(error)
+            if ours is None or str(error.getClass().getName()).endswith(".StreamingQueryException"):
+                converted = before(error)
+                converted.__cause__ = ours or converted.__cause__
+                return converted
+            return ours
 
         convert.rowlock = True  # type: ignore[attr-defined]
         captured.convert_exception = convert  # type: ignore[assignment]
@@ -269,10 +269,10 @@ def serves_delta(spark: SparkSession) -> bool:
     """Whether Delta tables are Rowlock's on an enabled session: beside delta-spark's JAR where the setting SERVES says so, else always.  Raises InvalidInput."""
     if id(catalyst(spark).jvm) not in _beside:
         return True
-    said = str(spark.conf.get(SERVES, "delta-spark")).lower()
-    if said not in ("delta-spark", "rowlock"):
-        raise InvalidInput(f"{SERVES} is delta-spark or rowlock, not {said!r}")
-    return said == "rowlock"
+    value = str(spark.conf.get(SERVES, "delta-spark")).lower()
+    if value not in ("delta-spark", "rowlock"):
+        raise InvalidInput(f"{SERVES} is delta-spark or rowlock, not {value!r}")
+    return value == "rowlock"
 
 
 def stream_source(spark: SparkSession, answers: Answers) -> str:

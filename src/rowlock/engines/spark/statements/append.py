@@ -1,33 +1,36 @@
 """Stages the rows of a DataFrame as an append: cast to the table's columns by the rules of `protocol.schema_fit`, or refused before anything is written.
 
-And says what an overwrite deletes: the partitions that staged rows fall into (dynamic partition overwrite), or the rows that a new row matches, which is
-a MERGE that deletes what matches, and an append of all new rows, over one reading of these.
+And plans an overwrite: a DELETE (of all rows, of those of a condition or of the partitions that new rows fall into) and the append; or a MERGE that deletes
+the rows that a new row matches, and the append, over one reading of the new rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame, functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.engine import Statement, refuse_on_append_only
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.analysis import Expression
-from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, to_arrow
+from rowlock.engines.spark.catalyst.bridge import analyzed, fields_by_name, nullable_type, to_arrow
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
 from rowlock.engines.spark.driver_rows import Ways
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements import row_statements
+from rowlock.engines.spark.statements.compaction import WITHOUT_CHANGE, check_partition_condition
 from rowlock.engines.spark.statements.computed_columns import numbered_rows, with_generated_values
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.engines.spark.statements.passage import Group
+from rowlock.engines.spark.statements.row_comparison import have_same_rows
 from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
 from rowlock.engines.spark.write.writer import most_records, write_native
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
@@ -42,6 +45,7 @@ from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.storage.store import discard
 from rowlock.transaction.state.call import settings
+from rowlock.transaction.transaction import Planned
 
 _OPTIMIZED = {
     "spark.sql.adaptive.enabled": "true",
@@ -63,17 +67,12 @@ def conform(
     computed = [g for g in generated if g.name.lower() not in given]
     fit = schema_fit.fit(delta_schema(frame.schema), delta_schema(schema), table, computed={g.name for g in computed} | defaults.keys())
     types = dict(zip(frame.columns, (f.dataType for f in frame.schema.fields), strict=True))
-    columns = [
-        fitted_text(_absent(f, defaults.get(f.name)) if (name := fit.given[f.name]) is None else _cast(F.col(quote(name)), types[name], f.dataType), f).alias(
-            f.name
-        )
-        for f in schema.fields
-    ]
+    columns = []
+    for f in schema.fields:
+        name = fit.given[f.name]
+        value = default_value(defaults.get(f.name), f.dataType) if name is None else _cast(F.col(quote(name)), types[name], f.dataType)
+        columns.append(fitted_text(value, f).alias(f.name))
     return with_generated_values(frame.select(*columns), schema, computed)
-
-
-def _absent(field: StructField, default: str | None = None) -> Column:
-    return default_value(default, field.dataType).alias(field.name)
 
 
 def _cast(value: Column, actual: DataType, wanted: DataType) -> Column:
@@ -81,12 +80,7 @@ def _cast(value: Column, actual: DataType, wanted: DataType) -> Column:
     if same_shape(delta_type(actual), delta_type(wanted)):
         return value
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
-        have = {f.name.lower(): f for f in actual.fields}
-        fields = [
-            _absent(f) if (given := have.get(f.name.lower())) is None else _cast(value.getField(given.name), given.dataType, f.dataType).alias(f.name)
-            for f in wanted.fields
-        ]
-        return F.when(value.isNull(), F.lit(None)).otherwise(F.struct(*fields))
+        return F.when(value.isNotNull(), F.struct(*fields_by_name(value, actual, wanted, _cast)))
     return value.cast(nullable_type(wanted))  # whether a null is there is seen in the rows
 
 
@@ -121,6 +115,11 @@ def append_statement(
     return Statement("append", blocks, source_versions=read, sets=sets)
 
 
+def append_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, max_records: int | None = None) -> Planned:
+    """An append, and its parameters."""
+    return [append_statement(evaluator, snapshot, frame, max_records=max_records)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
+
+
 def met(evaluator: Evaluator, delete: Statement, blocks: Sequence[RowBlock], snapshot: Snapshot) -> int:
     """How many rows of staged blocks a DELETE would take."""
     group = Group("appended", 0)
@@ -139,8 +138,8 @@ def append_blocks(
     """
     max_records = max_records or most_records()
     optimized = frame._jdf.queryExecution().optimizedPlan()
-    most = optimized.maxRows()
-    if most.isDefined() and int(most.get()) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
+    most = evaluator.bridge.option(optimized.maxRows())
+    if most is not None and int(most) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
         table = to_arrow(frame)
         check_table(evaluator, table, snapshot)
         if max_records is not None and table.num_rows > max_records:
@@ -157,6 +156,63 @@ def append_blocks(
     files = [f for _, f in write_native(own, evaluator.store, snapshot, max_records=max_records)]
     check_written(evaluator, files, snapshot, generated=gives_generated)
     return [file_block("appended", 0, files)] if files else []
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """What an overwrite replaces.
+
+    where     the condition of the rows; None for all
+    matching  which rows a new row matches
+    same      no row changes: the new rows are those that are there, and only their files are others
+    dynamic   the partitions that the new rows fall into, of a table that has partitions
+    schema    the columns and the partitioning, too
+    """
+
+    where: str | Column | None = None
+    dynamic: bool = False
+    schema: bool = False
+    matching: Matching | None = None
+    same: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Which rows of a table a new row matches: `on`, a condition over both, or equal values of the columns `using`.
+
+    alias  the name that `on` has for the table
+    """
+
+    on: str | Column | None = None
+    using: Sequence[str] = ()
+    alias: str | None = None
+
+
+def overwrite_statements(
+    evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, what: Overwrite, alias: str | None = None, max_records: int | None = None
+) -> Planned:
+    """A delete and an append that belong together, and their parameters."""
+    parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
+    if what.dynamic and snapshot.partition_columns:
+        refuse_on_append_only(snapshot)  # before rows are staged
+        append = append_statement(evaluator, snapshot, frame, max_records=max_records)
+        partitions = condition_of(partitions_of(append.payload, snapshot), snapshot)
+        return [row_statements.delete_statement(evaluator, snapshot, partitions, alias), append], parameters | {"isDynamicPartitionOverwrite": True}
+    by_partitions = what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled")
+    if what.where is not None and by_partitions:
+        check_partition_condition(evaluator, snapshot, what.where)
+    delete = row_statements.delete_statement(evaluator, snapshot, what.where, alias)
+    checks = what.where is not None and (by_partitions or settings().flag("replaceWhere.constraintCheck.enabled"))
+    append = append_statement(evaluator, snapshot, frame, must_meet=delete if checks else None, max_records=max_records)
+    return [delete, append], parameters | ({} if what.where is None else {"predicate": str(what.where)})
+
+
+def holds_rows(evaluator: Evaluator, snapshot: Snapshot, df: DataFrame, where: str | None) -> bool:
+    """Whether the rows of `df` are those of a table, or of the partitions that `where` names.  One Spark job.  Raises StatementRefused for another condition."""
+    if where is not None:
+        check_partition_condition(evaluator, snapshot, where, WITHOUT_CHANGE)
+    held = read_frame(evaluator, snapshot)
+    return have_same_rows(held if where is None else held.where(where), conform(df, table_schema(snapshot), snapshot.table))
 
 
 Partition = tuple[str | None, ...]
@@ -208,26 +264,21 @@ _TABLE, _ROWS = "__rowlock_table", "__rowlock_rows"
 _DELETED = Clauses(matched=(Clause("delete", None),))
 
 
-def matching_statements(
-    evaluator: Evaluator,
-    snapshot: Snapshot,
-    df: DataFrame,
-    on: Expression | None,
-    using: Sequence[str],
-    alias: str | None,
-    held: Source | None,
-    max_records: int | None,
-) -> list[Statement]:
-    """The MERGE and the append; `on` is a condition over both, else the columns `using` are compared.  `held`: the rows as an earlier try pinned them.
+def matching_statements(evaluator: Evaluator, snapshot: Snapshot, df: DataFrame, what: Matching, pinned: list[Source], max_records: int | None) -> Planned:
+    """A MERGE that deletes the rows that a new row matches, an append of all new rows over the same reading of them, and their parameters.
 
-    Raises SchemaMismatch, StatementRefused on an append-only table, and what a MERGE and an append raise.
+    `pinned`: the source of the MERGE, which the first try adds and later ones find.  Raises SchemaMismatch, StatementRefused on an append-only table, and what
+    a MERGE and an append raise.
     """
     refuse_on_append_only(snapshot)
+    parameters = {"replaceOn": str(what.on)} if what.on is not None else {"replaceUsing": list(what.using)}
+    on, alias = what.on, what.alias
     if on is None:
-        df, on, alias = df.alias(_ROWS), _equal(using, df, snapshot), _TABLE
-    merge = merge_statement(evaluator, snapshot, df, on, _DELETED, alias, held)
+        df, on, alias = df.alias(_ROWS), _equal(what.using, df, snapshot), _TABLE
+    merge = merge_statement(evaluator, snapshot, df, on, _DELETED, alias, pinned)
     rows = merge.payload.source.numbered_frame(evaluator).drop(SOURCE_ROW)
-    return [merge, append_statement(evaluator, snapshot, rows, max_records=max_records, read=merge.source_versions)]
+    append = append_statement(evaluator, snapshot, rows, max_records=max_records, read=merge.source_versions)
+    return [merge, append], {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns), **parameters}
 
 
 def _equal(columns: Sequence[str], df: DataFrame, snapshot: Snapshot) -> Column:

@@ -28,7 +28,7 @@ from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
-from rowlock.engines.spark.read.stored_origin import stored_origin, with_hashed_path
+from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.write.writer import most_records, write_native
 from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits
@@ -52,7 +52,7 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     files = list(snapshot.files.adds())
     if condition is None:
         return files
-    session, fields = wrap_session(evaluator.spark, evaluator.statement_session()), nullable(table_schema(snapshot)).fields
+    session, fields = wrap_session(evaluator.spark, evaluator.session(variables=True)), nullable(table_schema(snapshot)).fields
     wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
     check_partition_condition(evaluator, snapshot, condition)
     stored = [names_in_files(snapshot)[n] for n in wanted.names]
@@ -63,8 +63,8 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
         *(marked(padded(F.col(quote(f.name)).cast(bare(f.dataType)), f), f) for f in wanted.fields), _INPUT_NUMBER
     )  # as a scan has them
     chosen = typed.where(condition).select(_INPUT_NUMBER)
-    kept = {held[row[0]] for row in chosen.collect()}
-    return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
+    met = {held[row[0]] for row in chosen.collect()}
+    return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in met]
 
 
 WITHOUT_CHANGE = "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET"
@@ -79,8 +79,8 @@ def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, conditio
     if other := used - set(snapshot.partition_columns):
         listed = ", ".join(snapshot.partition_columns)
         text = f"Predicate references non-partition column '{min(other)}'. Only the partition columns may be referenced: [{listed}]"
-        told = {"dataFilters": str(condition)} if why == WITHOUT_CHANGE else {"columnName": min(other), "columnList": listed}
-        raise StatementRefused(text, what=str(condition), table=evaluator.store.root, condition=named(why, **told))
+        parameters = {"dataFilters": str(condition)} if why == WITHOUT_CHANGE else {"columnName": min(other), "columnList": listed}
+        raise StatementRefused(text, what=str(condition), table=evaluator.store.root, condition=named(why, **parameters))
 
 
 def predicate_text(evaluator: Evaluator, condition: str) -> str:
@@ -147,7 +147,7 @@ def _moved(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, snapsh
             files = move_rows(evaluator.store, inputs, living, snapshot, max_records=most_records(), case_sensitive=evaluator.rows.case_sensitive)
             return _block(files, moved_origin(inputs, living))
     frame = evaluator.live_frame(snapshot, inputs, address=True, ids=True, scanner=_whole_files(evaluator))
-    return _written(evaluator, with_hashed_path(frame).coalesce(1), inputs, living, None, snapshot)
+    return _written(evaluator, frame.coalesce(1), inputs, living, None, snapshot)
 
 
 def _is_for_arrow(evaluator: Evaluator, inputs: Sequence[Slice]) -> bool:

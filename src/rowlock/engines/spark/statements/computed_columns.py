@@ -116,7 +116,7 @@ def numbered_rows(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame) ->
     if not absent:
         yield frame
         return
-    source = pin(evaluator, frame, evaluator.bridge)
+    source = pin(evaluator, frame)
     try:
         firsts = evaluator.numbers(absent).take(source.num_rows)
         rows = source.numbered_frame(evaluator)

@@ -127,8 +127,10 @@ def _check_booleans(evaluator: Evaluator, snapshot: Snapshot, checks: Sequence[C
 
 def _why(error: AnalysisException, check: Check) -> Condition:
     """The condition of a check that Spark cannot resolve: that of Spark, and Delta's for one that is no boolean."""
-    name, said = error.getCondition() or "INTERNAL_ERROR", (error.getMessageParameters() or {}).get("sqlExpr", "")
-    if name == "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN" or (name == "DATATYPE_MISMATCH.DATA_DIFF_TYPES" and said.endswith(', false)"')):  # as `_resolve` asks it
+    name, expression = error.getCondition() or "INTERNAL_ERROR", (error.getMessageParameters() or {}).get("sqlExpr", "")
+    if name == "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN" or (
+        name == "DATATYPE_MISMATCH.DATA_DIFF_TYPES" and expression.endswith(', false)"')
+    ):  # as `_resolve` asks it
         return named("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.expression)
     return Condition(name, error.getSqlState(), error.getMessageParameters() or {})
 

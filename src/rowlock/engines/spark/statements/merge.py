@@ -27,7 +27,7 @@ from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.catalyst.analysis import Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
-from rowlock.engines.spark.driver_rows import Addressed, Found, Ways, addressed_by_index
+from rowlock.engines.spark.driver_rows import Addressed, Found, Ways, addressed
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, inserted_origin, stored_origin, stored_source_rows
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
@@ -131,7 +131,10 @@ class MergeRun:
             return functools.reduce(pc.and_, masks)
 
         wanted, most = self.snapshot.schema.names, limits().driver_rows
-        return driver_rows.read_matching(self.evaluator, slices, self.snapshot, may_match, list(dict.fromkeys(names)), wanted, most)
+        try:
+            return driver_rows.read_matching(self.evaluator, slices, self.snapshot, may_match, list(dict.fromkeys(names)), wanted, most)
+        except driver_rows.LeftToSpark:
+            return [], list(slices)
 
     def _driver_pairs(self, rows: Addressed) -> Addressed:
         """The outputs of `plan.pairs` for the pairs that meet ON, evaluated without a job over candidate pairs."""
@@ -147,14 +150,14 @@ class MergeRun:
         relation = bridge.local(self.plan.pair.seq, flat, self.plan.pair.schema_json, self.plan.session)
         plan = self.plan.pairs.over(bridge, bridge.filter(self.plan.on, relation))
         result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
-        return addressed_by_index(result, rows.origin.paths)
+        return addressed(result, dict(enumerate(rows.origin.paths)))
 
     def _joined_pairs(self, rows: Addressed) -> Addressed:
         """The outputs of `plan.pairs` for rows on the driver and a source that is not there, by a join in a Spark job."""
         bridge, target = self.evaluator.bridge, self.plan.target
         child = self._join_plan(bridge.local(target.seq, rows.with_address_columns(), target.schema_json, self.plan.session))
         result = to_arrow(bridge.dataframe(self.plan.pairs.over(bridge, child), self.evaluator.spark, self.plan.session))
-        return addressed_by_index(result, rows.origin.paths)
+        return addressed(result, dict(enumerate(rows.origin.paths)))
 
     def _candidates(self, target: pa.Table, source: pa.Table) -> tuple[Numbers, Numbers]:
         """(target row numbers, source row numbers) of the pairs that agree on the keys; of all pairs where ON has none."""
@@ -195,11 +198,9 @@ class MergeRun:
             self.job.pairs(slices, inserts=False)  # a join with a large source is not begun to see whether its result is small
             return
         try:
-            rows = driver_rows.scan(
-                self.evaluator, slices, self.plan.target, self.plan.pairs, self.plan.session, self.snapshot, join=self._join_plan, bounded=True
-            )
+            rows = driver_rows.scan(self.evaluator, slices, self.plan.target, self.plan.pairs, self.plan.session, self.snapshot, join=self._join_plan)
             self._take(rows, self.plan.clauses.matched, matched=True)
-        except driver_rows.TooManyRows:
+        except driver_rows.LeftToSpark:
             self.ways.written_by_spark("changed rows")
             self.job.pairs(slices, inserts=False)
 
@@ -242,7 +243,7 @@ class MergeRun:
         try:
             applying = replace(alone, condition=applies)
             self._take(driver_rows.scan(self.evaluator, rest, target, applying, self.plan.session, self.snapshot), clauses, matched=False)
-        except driver_rows.TooManyRows:
+        except driver_rows.LeftToSpark:
             child = applying.rows(self.evaluator.bridge, self.evaluator.live_plan(self.snapshot, rest, target.attributes, ids=True))
             self.job.write(child, alone.outputs, rest, clauses, matched=False)
 
@@ -332,11 +333,9 @@ class MergeJob:
     def pairs(self, slices: Sequence[Slice], *, inserts: bool) -> None:
         """Applies the MATCHED clauses to the rows of files.  With `inserts`, which no other row can match, the source's other rows are inserted in the same job."""
         bridge, plan = self.evaluator.bridge, self.plan
-        living = self.evaluator.live_plan(self.snapshot, slices, plan.target.attributes, ids=True)
-        target = self.evaluator.hashed(living, plan.target.attributes[-2], plan.from_file)
+        target = self.evaluator.live_plan(self.snapshot, slices, plan.target.attributes, ids=True)
         source = plan.source.plan(self.evaluator, plan.source_side, plan.session)
-        *values, _, position = bridge.list(plan.pairs.outputs)
-        outputs = [*values, plan.from_file, position]
+        outputs = bridge.list(plan.pairs.outputs)
         if not inserts or plan.inserts is None:
             child = plan.pairs.rows(bridge, bridge.join(target, source, plan.on, broadcast=plan.source.table is not None))
             inserted = False
@@ -355,7 +354,7 @@ class MergeJob:
         renamed = [bridge.alias_as(a, b) for a, b in again if str(b.exprId()) not in own]
         child = bridge.project(bridge.seq([*bridge.list(joined.output()), *renamed]), joined)
         *values, action, _ = bridge.list(inserts.outputs)
-        applies, lost = bridge.at_least_zero(action), bridge.is_null(plan.from_file)
+        applies, lost = bridge.at_least_zero(action), bridge.is_null(plan.target.attributes[-2])
         row = [bridge.chosen(lost, new, old) for new, old in zip(values, outputs[: len(values)], strict=True)]
         taken = bridge.chosen(lost, bridge.literal.apply(_INSERT), outputs[len(values)])
         child = plan.pairs.rows(bridge, bridge.filter(bridge.either(bridge.negated(lost), applies), child))

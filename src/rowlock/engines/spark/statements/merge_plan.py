@@ -99,8 +99,7 @@ class MergePlan:
 
     target, pair     the attributes of the target, and of the target and the source side by side
     source_side      the source's attributes beside the target's (a Scala Seq), the last of which is the number of the source row
-    insert_side      the same where the source stands alone
-    from_file        the attribute of the hash that stands for a target row's file in a job that writes
+    insert_side      the same without the target
     join             the analyzed Join of an empty target and the source
     keys             (target column, source column) by position, for each plain equality in ON of types that the driver compares as Spark does
     """
@@ -116,7 +115,6 @@ class MergePlan:
     alone: Resolved | None
     inserts: Resolved | None
     insert_side: JavaObject
-    from_file: JavaObject
     join: JavaObject
     keys: tuple[tuple[int, int], ...]
 
@@ -129,15 +127,15 @@ class MergePlan:
 
 @public_errors()
 def merge_statement(
-    evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, held: Source | None = None
+    evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, pinned: list[Source]
 ) -> Statement:
-    """Resolves a MERGE, then pins its source, unless an earlier try of the same statement left it in `held`.
+    """Resolves a MERGE, then pins its source, unless an earlier try of the same statement left it in `pinned`; it is there then.
 
     Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.  `check_clauses` was asked before.
     """
     root, source = evaluator.store.root, frame_of_now(source)
     _check_names(snapshot, source, root)
-    session, tables, bridge = evaluator.statement_session(), evaluator.target(snapshot), evaluator.bridge
+    session, tables, bridge = evaluator.session(variables=True), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
     given = bridge.dataframe(analyzed(source.select("*")), evaluator.spark, session)
     resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (probe.join(given, as_column(on)), probe, given))
@@ -162,32 +160,33 @@ def merge_statement(
     )
     numbered = numbered_by(tables, (*matched, *by_source), inserting, snapshot)
     read = versions_read(evaluator, source, snapshot.version)
-    pinned = held if held is not None and not read else pin(evaluator, source, bridge)
+    if read or not pinned:
+        pinned.append(pin(evaluator, source))
+    held = pinned[-1]
     read += versions_read(evaluator, source, snapshot.version) if read else ()
     read += tuple(version for frame in clauses.values_from for version in versions_read(evaluator, frame, snapshot.version))
     target = Relation.of(bridge, left, tables.relation.schema)
     alone = parts[1][0].resolved(parts[1][1], beside=tables.address) if clauses.not_matched_by_source else None
     inserts = parts[-1][0].resolved(parts[-1][1], beside=(tables.source_row,)) if clauses.not_matched else None
-    inserts = inserts and numbered_inserts(evaluator, tables, numbered, pinned, inserts)
+    inserts = inserts and numbered_inserts(evaluator, tables, numbered, held, inserts)
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
         session=session,
-        source=pinned,
+        source=held,
         on=condition,
         target=target,
-        pair=Relation.of(bridge, [*left, *right], _positional([*target.schema.fields, *pinned.numbered_schema.fields])),
+        pair=Relation.of(bridge, [*left, *right], _positional([*target.schema.fields, *held.numbered_schema.fields])),
         source_side=bridge.seq(right),
         pairs=parts[0][0].resolved(parts[0][1], beside=(tables.source_row, *tables.address)),
         alone=alone,
         inserts=inserts,
         insert_side=bridge.seq([*source_resolver.attributes(), tables.source_row]),
-        from_file=tables.from_file,
         join=join,
         keys=key_columns(condition, left, right, (tables.schema, source.schema)),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
-    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=pinned.num_rows)
+    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=held.num_rows)
 
 
 def _check_names(snapshot: Snapshot, source: DataFrame, root: str) -> None:
@@ -406,8 +405,8 @@ def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> Struc
 @public_errors()
 def check_columns_of_now(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None) -> None:
     """Raises Spark's AnalysisException where a condition or a value of a MERGE names a column of the table that the MERGE itself would add."""
-    probe = evaluator.probe(evaluator.target(snapshot), alias, evaluator.statement_session())
-    given = evaluator.bridge.dataframe(analyzed(source.select("*")), evaluator.spark, evaluator.statement_session())
+    probe = evaluator.probe(evaluator.target(snapshot), alias, evaluator.session(variables=True))
+    given = evaluator.bridge.dataframe(analyzed(source.select("*")), evaluator.spark, evaluator.session(variables=True))
     for frame, group in ((probe.join(given, as_column(on)), clauses.matched), (probe, clauses.not_matched_by_source)):
         values = [v for c in group for v in (c.condition, *(c.assignments or {}).values()) if v is not None and not is_default(v)]
         frame.select([as_column(v) for v in values])

@@ -154,13 +154,13 @@ class Passage:
                 self.assigned += [Assigned(a.columns, self._origin(a.origin, group)) for a in outcome.assigned if a.origin.num_rows]
             if group.kind != "appended":
                 self.matched += [RowBlock("matched", index, n.num_rows, 8 * n.num_rows, n, self._origin(o, group)) for o, n in outcome.matches if n.num_rows]
-        kept = []
+        images = []
         for number, block in enumerate(self.images):
             if number not in removed:
-                kept.append(block)
+                images.append(block)
             elif not removed[number].all():
-                kept.append(keep_rows(block, ~removed[number], addresses(block)))
-        self.images = kept + new
+                images.append(keep_rows(block, ~removed[number], addresses(block)))
+        self.images = images + new
 
     def _unstage(self, group: Group, tombstones: Mapping[str, BitMap64], removed: dict[int, npt.NDArray[np.bool_]]) -> None:
         """Marks images that a statement deleted or replaced in `removed`, by the number of their block."""

@@ -1,4 +1,4 @@
-"""Compares rows: of two sets of slices, which tells rows that only moved from rows that changed; and of two images, cell by cell, for lockless commits.
+"""Compares rows: of two sets of slices, to distinguish rows that only moved from rows that changed; and of two images, cell by cell, for lockless commits.
 
 Rows are equal where all values are exactly equal: NaN equals NaN, -0.0 differs from 0.0, the order of a map's entries counts.
 The keys of the driver (`parquet.values.row_keys`) and of Spark (`_key`) must agree on this.  Cells are merged on the driver.

@@ -26,7 +26,7 @@ from rowlock.boundary.engine import Statement, refuse_on_append_only
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
-from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import Condition, translated
 from rowlock.engines.spark.driver_rows import Addressed, Found, Ways
@@ -41,7 +41,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import predicates as ir
 from rowlock.protocol.column_values import refuse_update
-from rowlock.protocol.deletion_vector import bitmap_of
+from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
 from rowlock.protocol.intervals import Interval, of_rows
 from rowlock.protocol.schema import ColumnPath
@@ -61,8 +61,6 @@ class RowPlan:
     reads       the predicate by which files are skipped
     columns     the table's columns that the condition of a DELETE reads
     mask        an estimate of the condition over rows on the driver, which keeps too many at most
-    narrow      outputs only the columns that an UPDATE sets or that are computed from these, and the address
-    unchanged   the other columns
     """
 
     kind: str
@@ -73,8 +71,6 @@ class RowPlan:
     reads: ir.Predicate | None = None
     columns: tuple[str, ...] = ()
     mask: RowMask | None = None
-    narrow: Resolved | None = None
-    unchanged: tuple[str, ...] = ()
 
 
 @public_errors()
@@ -91,7 +87,7 @@ def update_statement(
     `values_from`: queries that values were computed from before; what they read of the table is validated at the commit.
     """
     refuse_on_append_only(snapshot)
-    session, target = evaluator.statement_session(), evaluator.target(snapshot)
+    session, target = evaluator.session(variables=True), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "UPDATE", evaluator.store.root)
 
     def outputs(cast: bool) -> list[Column]:
@@ -103,21 +99,16 @@ def update_statement(
     computed = generated_values(target, keys)
     frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
     resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition, target.address)
-    changed = keys | computed.keys()
-    chosen = [n for n, name in enumerate(target.schema.names) if name in changed]
-    size = len(target.schema.names)
-    narrow = Resolved(evaluator.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
-    unchanged = tuple(n for n in target.schema.names if n not in changed)
     sets = tuple(n for n in target.schema.names if n in keys)
     read = tuple(version for frame in values_from for version in versions_read(evaluator, frame, snapshot.version))
-    return _statement("update", evaluator, target, resolved, session, sets, read, narrow=narrow, unchanged=unchanged)
+    return _statement("update", evaluator, target, resolved, session, sets, read)
 
 
 @public_errors()
 def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
     """A resolved DELETE.  Reads nothing.  Raises Spark's AnalysisException, StatementRefused."""
     refuse_on_append_only(snapshot)
-    session, target = evaluator.statement_session(), evaluator.target(snapshot)
+    session, target = evaluator.session(variables=True), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
     resolved = resolver.fixed(resolver.selected([], condition), condition, target.address)
     return _statement("delete", evaluator, target, resolved, session)
@@ -131,7 +122,6 @@ def _statement(
     session: JavaObject,
     sets: tuple[str, ...] = (),
     read: tuple[int, ...] = (),
-    **more: Any,
 ) -> Statement:
     plain = translated(evaluator.bridge, resolved.condition, target.ids)
     reads = None if plain is None else plain.reads
@@ -139,7 +129,7 @@ def _statement(
     columns = tuple(target.names[int(a.exprId().id())] for a in references)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = (EVERY_ROW if kind == "delete" else []) if resolved.condition is None else [str(resolved.condition.sql())]
-    plan = RowPlan(kind, target.relation, resolved, session, everything, reads, columns, row_mask(plain), **more)
+    plan = RowPlan(kind, target.relation, resolved, session, everything, reads, columns, row_mask(plain))
     return Statement(kind, plan, reads, parameters={"predicate": text}, source_versions=read, sets=sets)
 
 
@@ -155,40 +145,40 @@ def run(
         return {s.path: evaluator.live_positions(s) for s in slices} | {s.path: bitmap_of(at) for s, _, at in held}, []
     local, larger = driver_rows.read_small_slices(evaluator, slices, snapshot)
     ways.small_files(local)
-    few, scanned = _read_candidates(evaluator, plan, larger, snapshot)
-    ways.candidates(few, "columns of the condition", len(larger) - len(scanned))
-    large: list[RowBlock] = []
+    blocks: list[RowBlock] = []
     tombstones: dict[str, BitMap64] = {}
-    if plan.kind == "delete":
-        tombstones, more = _met(evaluator, plan, few)
-        scanned += more
-    else:
-        local += few
-    rows = Addressed.of([*local, *held])
-    found = [] if rows is None else [driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session)]
-    if scanned:
-        ways.job(scanned)
-    if scanned and plan.kind == "delete":
-        tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
-    elif scanned:
-        try:
-            found.append(_scanned(evaluator, plan, scanned, snapshot))
-        except driver_rows.TooManyRows:
-            ways.written_by_spark("changed rows")
-            block = _write_changed(evaluator, plan, scanned, snapshot, index)
-            assert block.provenance is not None
-            large.append(block)
-            tombstones.update(block.provenance.bitmaps())
-    for part in found:
-        tombstones.update(part.origin.bitmaps())
-    small = [driver_block("derived", index, part.table, part.origin) for part in found if plan.kind == "update" and part.num_rows]
-    for block in small:
-        check_table(evaluator, block.payload.tables[0], snapshot)
-    return tombstones, [*small, *large]
+    rest = larger
+    try:
+        few, rest = _read_candidates(evaluator, plan, larger, snapshot)
+        ways.candidates(few, "columns of the condition", len(larger) - len(rest))
+        if plan.kind == "delete":
+            tombstones, unmet = _met(evaluator, plan, few)
+            tombstones |= _matching_positions(evaluator, plan, [*rest, *unmet], snapshot, ways)
+        else:
+            local += few
+            met = _matching_positions(evaluator, plan, rest, snapshot, ways)
+            more, unread = driver_rows.read_at(evaluator, [(s, bitmap_to_numpy(met[s.path])) for s in rest if met.get(s.path)], snapshot.schema.names, snapshot)
+            if unread:
+                raise driver_rows.LeftToSpark("as Spark alone reads their files")
+            local += more
+    except driver_rows.LeftToSpark as why:
+        ways.written_by_spark("changed rows", str(why))
+        blocks = [_write_changed(evaluator, plan, rest, snapshot, index)]
+        tombstones |= blocks[0].provenance.bitmaps() if blocks[0].provenance is not None else {}
+    if (rows := Addressed.of([*local, *held])) is not None:
+        found = driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session)
+        tombstones |= found.origin.bitmaps()
+        if plan.kind == "update" and found.num_rows:
+            check_table(evaluator, found.table, snapshot)
+            blocks.insert(0, driver_block("derived", index, found.table, found.origin))
+    return tombstones, blocks
 
 
 def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
-    """(rows that may meet the condition, slices left for a job); reads the columns of the condition on the driver, and of an UPDATE's rows all.  No job."""
+    """(rows that may meet the condition, slices left for a job); reads the columns of the condition on the driver, and of an UPDATE's rows all.  No job.
+
+    Raises LeftToSpark for an UPDATE that certainly changes more rows than may come to the driver.
+    """
     mask = plan.mask if slices else None
     large = sum(s.file.size_bytes for s in slices) > limits().masked_bytes
     if mask is not None and large:
@@ -206,7 +196,12 @@ def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice
 
     deletes = plan.kind == "delete"
     wanted, most = plan.columns if deletes else snapshot.schema.names, limits().masked_rows if deletes and not large else limits().driver_rows
-    return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, wanted, most)
+    try:
+        return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, wanted, most)
+    except driver_rows.LeftToSpark:
+        if mask.exact and not large and not deletes:
+            raise
+        return [], list(slices)
 
 
 def _met(evaluator: Evaluator, plan: RowPlan, candidates: Sequence[Found]) -> tuple[dict[str, BitMap64], list[Slice]]:
@@ -218,27 +213,25 @@ def _met(evaluator: Evaluator, plan: RowPlan, candidates: Sequence[Found]) -> tu
     return ({}, [s for s, _, _ in candidates]) if met is None else (dict(rows.origin.take(met).bitmaps()), [])
 
 
-def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
-    """The outputs of an UPDATE over files, in one Spark job; columns that it does not set are read only for the rows that it changes."""
-    if plan.narrow is None or not plan.unchanged:
-        return driver_rows.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
-    rows = driver_rows.scan(evaluator, slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
-    if not rows.num_rows:
-        return rows
-    whole = driver_rows.add_columns(evaluator, rows, plan.unchanged, slices, snapshot)
-    return whole if whole is not None else driver_rows.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
+def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, ways: Ways) -> dict[str, BitMap64]:
+    """The positions of the rows that meet the condition, 16 bytes for each: one Spark job for the files of each `limits().collected_positions_rows` rows.
 
-
-def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Mapping[str, BitMap64]:
-    """The positions of deleted rows, 16 bytes for each: one Spark job for the files of each `limits().collected_positions_rows` rows."""
+    Raises LeftToSpark for an UPDATE of more than `limits().driver_rows` rows.
+    """
+    if plan.everything:
+        driver_rows.check_count(sum(s.num_rows or 0 for s in slices))
+        return {s.path: evaluator.live_positions(s) for s in slices}
+    if slices:
+        ways.job(slices)
+    deletes = plan.kind == "delete"
+    places = replace(plan.resolved, outputs=evaluator.bridge.seq(plan.relation.attributes[-2:]))
     portions = np.cumsum([evaluator.num_rows(s.file) for s in slices]) // limits().collected_positions_rows
-    outputs = evaluator.with_hashed_address(plan.resolved.outputs, snapshot)
     found: dict[str, BitMap64] = {}
     for number in np.unique(portions):
         portion = [s for s, n in zip(slices, portions, strict=True) if n == number]
-        child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, portion, plan.relation.attributes))
-        rows = to_arrow(evaluator.bridge.dataframe(evaluator.bridge.project(outputs, child), evaluator.spark, plan.session))
-        found |= driver_rows.addressed_by_hash(rows, evaluator.paths_by_hash(portion)).origin.bitmaps()
+        found |= driver_rows.scan(evaluator, portion, plan.relation, places, plan.session, snapshot, any_number=deletes).origin.bitmaps()
+        if not deletes:
+            driver_rows.check_count(sum(map(len, found.values())))
     return found
 
 
@@ -262,12 +255,14 @@ class RowMask:
 
     names       the columns that it reads
     understood  whether a part of it is computed here, without Spark
+    exact       whether all of it is
     by_value    whether parts of it are left to Spark, for the different values of their columns
     """
 
     condition: Condition
     names: tuple[str, ...]
     understood: bool
+    exact: bool
     by_value: bool
 
     def of(self, table: pa.Table, by_value: ByValue | None = None, most: int = 0) -> Mask:
@@ -275,22 +270,22 @@ class RowMask:
 
         Where more than `most` rows are left, `by_value` is asked about the parts whose columns have at most so many different values.
         """
-        found = self._kept(table) if self.understood else np.ones(table.num_rows, dtype=np.bool_)
+        found = self._may_meet(table) if self.understood else np.ones(table.num_rows, dtype=np.bool_)
         if self.by_value and by_value is not None and np.count_nonzero(found) > most:
             at = np.flatnonzero(found)
             found = np.zeros(table.num_rows, dtype=np.bool_)
-            found[at[self._kept(table if len(at) == table.num_rows else table.take(pa.array(at)), by_value, most)]] = True
+            found[at[self._may_meet(table if len(at) == table.num_rows else table.take(pa.array(at)), by_value, most)]] = True
         return found
 
-    def _kept(self, table: pa.Table, by_value: ByValue | None = None, most: int = 0) -> Mask:
+    def _may_meet(self, table: pa.Table, by_value: ByValue | None = None, most: int = 0) -> Mask:
         def column(path: ColumnPath) -> Interval | None:
             top = table.column(path[0])
             return of_rows(pc.struct_field(top, list(path[1:])) if len(path) > 1 else top, self.condition.types[path])
 
         def ask(part: ir.Unknown) -> Any:
-            told = different_values(table.select(list(part.columns)), most) if by_value and table.num_rows else None
-            true = by_value(part.part or (), told[0]) if by_value and told else None
-            return None if told is None or true is None else pa.array(true[told[1]])
+            different = different_values(table.select(list(part.columns)), most) if by_value and table.num_rows else None
+            true = by_value(part.part or (), different[0]) if by_value and different else None
+            return None if different is None or true is None else pa.array(true[different[1]])
 
         return as_mask(may_hold(self.condition.predicate, Places(column, ask)), table.num_rows)
 
@@ -300,10 +295,11 @@ def row_mask(condition: Condition | None) -> RowMask | None:
     if condition is None:
         return None
     parts = list(ir.nodes(condition.predicate))
-    asked = [p for p in parts if isinstance(p, ir.Unknown) and p.part is not None]
+    unknown = [p for p in parts if isinstance(p, ir.Unknown)]
+    asked = [p for p in unknown if p.part is not None]
     read = {path[0] for path in ir.columns_of(condition.predicate)}
     names = read.union(*(p.columns for p in asked))
-    return RowMask(condition, tuple(sorted(names)), bool(read), bool(asked)) if names else None  # a table of no columns would have no rows
+    return RowMask(condition, tuple(sorted(names)), bool(read), not unknown, bool(asked)) if names else None  # a table of no columns would have no rows
 
 
 def point_mask(whole: RowMask) -> RowMask | None:
@@ -318,7 +314,7 @@ def point_mask(whole: RowMask) -> RowMask | None:
 def different_values(table: pa.Table, most: int) -> tuple[pa.Table, Numbers] | None:
     """(the different rows of a table, for each row of the table its number among them); None where there are more than `most`."""
     if table.num_rows > 2 * most and different_values(table.slice(0, 2 * most), most) is None:
-        return None  # told from the first rows, which is quick
+        return None  # decided by the first rows, which is quick
     codes, chosen = np.zeros(table.num_rows, dtype=np.int64), [np.zeros(1, dtype=np.int64)]
     dictionaries = []
     for column in table.columns:

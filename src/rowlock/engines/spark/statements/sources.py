@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
 from rowlock.engines.spark.catalyst.types import unbounded
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, scan, spark_uri
@@ -54,7 +54,7 @@ def frame_of_now(frame: DataFrame) -> DataFrame:
 def refresh_cached(spark: SparkSession, folder: str) -> None:
     """Lets Spark compute anew what it has cached of the table in `folder`, when it is asked for it: another version was committed.
 
-    Never raises, for the commit stands: what cannot be computed any more, since its columns are gone, Spark drops from its cache.
+    Never raises, since the commit has landed: what cannot be computed any more, since its columns are gone, Spark drops from its cache.
     """
     try:
         shared: Any = spark._jsparkSession.sharedState()
@@ -67,11 +67,11 @@ def refresh_cached(spark: SparkSession, folder: str) -> None:
 _VERSIONED = re.compile(r"path: (.*?), range: ")
 """One file in the text form of a FileScanRDD's partition, with its URI percent-encoded."""
 
-_listener: ContextVar[Callable[[DataFrame], None] | None] = ContextVar("who is told of each source", default=None)
+_listener: ContextVar[Callable[[DataFrame], None] | None] = ContextVar("a function that is called with each source", default=None)
 
 
 @contextmanager
-def sources_told(listener: Callable[[DataFrame], None] | None) -> Iterator[None]:
+def listening_to_sources(listener: Callable[[DataFrame], None] | None) -> Iterator[None]:
     """A block in which `listener` is called with each source of a statement, when it is asked what that reads."""
     token = _listener.set(listener)
     try:
@@ -87,7 +87,7 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
     read the version that is newest when they run: call this before and after.
     """
     if (listener := _listener.get()) is not None:
-        with sources_told(None):
+        with listening_to_sources(None):
             listener(frame)
     is_below = _below(evaluator)
     found: set[int] = set()
@@ -131,7 +131,7 @@ def _files_of(evaluator: Evaluator, rdd: JavaObject) -> Iterator[str]:
 
 
 def _below(evaluator: Evaluator) -> Callable[[str], bool]:
-    """A function that tells whether a path lies in the table's folder, whatever its spelling and through symbolic links."""
+    """A function that returns whether a path lies in the table's folder, whatever its spelling and through symbolic links."""
     real = functools.cache(os.path.realpath)
 
     def one(place: str) -> str:
@@ -154,9 +154,8 @@ def _below(evaluator: Evaluator) -> Callable[[str], bool]:
 
 def _version(relation: JavaObject, newest: int) -> int:
     """The version that a scan of the table's files reads; `newest` where it does not say."""
-    option: Any = relation.options().get(VERSION_OPTION)
-    if option.isDefined():
-        return int(option.get())
+    if relation.options().contains(VERSION_OPTION):
+        return int(relation.options().apply(VERSION_OPTION))
     try:
         return int(relation.location().version())  # delta-spark's file index
     except Exception:  # noqa: BLE001 - a folder that is read as plain files has no version
@@ -215,7 +214,7 @@ class Source:
     def _stored(self, evaluator: Evaluator) -> DataFrame:
         """The rows of the files with their numbers: how many rows are in the files before theirs, and their place in it.
 
-        Which file a row is in, only its reader tells: what the writer's plan said of its tasks, Spark may have computed elsewhere.
+        Only the reader of a row knows which file it is in: Spark may have run the writer's tasks again elsewhere.
         """
         stored = StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)])
         starts = np.cumsum([0, *(rows for _, _, rows in self.files)])[:-1]
@@ -238,17 +237,15 @@ class Source:
                 )  # the folder with Hadoop's checksum files, which the store does not list
 
 
-def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
+def pin(evaluator: Evaluator, source: DataFrame) -> Source:
     """Reads the source once, in one Spark job, and holds its rows.  Column names may repeat."""
     names = [f"c{n}" for n in range(len(source.columns))]
     positional, schema = source.toDF(*names), unbounded(source.schema)
     assert isinstance(schema, StructType)
     if schema != source.schema:  # PySpark has no Arrow type for CHAR and VARCHAR
         positional = positional.select(*(F.col(n).cast(f.dataType).alias(n) for n, f in zip(names, schema.fields, strict=True)))
-    most = positional._jdf.queryExecution().optimizedPlan().maxRows()
-    allowed = limits().driver_rows
-    known_small = most.isDefined() and int(most.get()) <= allowed
-    table = to_arrow(positional if known_small else positional.limit(allowed + 1))
+    most, allowed = evaluator.bridge.option(positional._jdf.queryExecution().optimizedPlan().maxRows()), limits().driver_rows
+    table = to_arrow(positional if most is not None and int(most) <= allowed else positional.limit(allowed + 1))
     if table.num_rows <= allowed and table.nbytes <= limits().held_source_bytes:
         return Source(schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"

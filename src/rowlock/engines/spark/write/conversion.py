@@ -117,10 +117,10 @@ def _files_in(spark: SparkSession, store: ObjectStore, partitions: StructType) -
     found = [m for m in store.list(recursive=True) if not is_hidden(m.key)]
     if not found:
         raise InvalidInput("There is no Parquet file in the folder", table=store.root, condition=named("DELTA_EMPTY_DIRECTORY"))
-    said = [_texts_in_folders(m, partitions, store.root) for m in found]
+    texts = [_texts_in_folders(m, partitions, store.root) for m in found]
     typed = parse_schema(partitions.json(), store.root).fields if partitions.names else ()
-    timestamps = _timestamps(spark, [s[f.name] for s in said for f in typed if f.type == PrimitiveType("timestamp")])
-    return [_file(m, s, typed, timestamps, store.root) for m, s in zip(found, said, strict=True)]
+    timestamps = _timestamps(spark, [s[f.name] for s in texts for f in typed if f.type == PrimitiveType("timestamp")])
+    return [_file(m, s, typed, timestamps, store.root) for m, s in zip(found, texts, strict=True)]
 
 
 def _timestamps(spark: SparkSession, texts: Sequence[str]) -> dict[str, int | None]:
@@ -133,22 +133,22 @@ def _timestamps(spark: SparkSession, texts: Sequence[str]) -> dict[str, int | No
 
 def _texts_in_folders(meta: ObjectMeta, partitions: StructType, table: str) -> dict[str, str]:
     """The partition values as text in the names of a file's folders, by the given names of the partition columns.  Raises SchemaMismatch."""
-    said = [part.split("=", 1) for part in meta.key.split("/")[:-1] if "=" in part]
-    names, wanted = [unquote(name) for name, _ in said], partitions.names
+    pairs = [part.split("=", 1) for part in meta.key.split("/")[:-1] if "=" in part]
+    names, wanted = [unquote(name) for name, _ in pairs], partitions.names
     if sorted(n.lower() for n in names) != sorted(n.lower() for n in wanted):
         raise SchemaMismatch(
             f"The folders of {meta.key} say the partition columns [{', '.join(names)}], and [{', '.join(wanted)}] were given as partitionSchema",
             table=table,
             condition=named("DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME"),
         )
-    texts = {unquote(name).lower(): unquote(text) for name, text in said}
+    texts = {unquote(name).lower(): unquote(text) for name, text in pairs}
     return {n: texts[n.lower()] for n in wanted}
 
 
-def _file(meta: ObjectMeta, said: Mapping[str, str], partitions: Sequence[TableField], timestamps: Mapping[str, int | None], table: str) -> AddFile:
+def _file(meta: ObjectMeta, texts: Mapping[str, str], partitions: Sequence[TableField], timestamps: Mapping[str, int | None], table: str) -> AddFile:
     values: dict[str, str | None] = {}
     for field in partitions:
-        text = said[field.name]
+        text = texts[field.name]
         try:
             if text == paths.NULL_DIRECTORY:
                 values[field.name] = None
@@ -209,6 +209,6 @@ def _footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMet
 
 def _has_sparks_calendar(footer: pq.FileMetaData) -> bool:
     """Whether Spark 3 or newer wrote the file, and not in its legacy calendar mode: other writers may count days before 1582 differently."""
-    said = footer.metadata or {}
-    version = said.get(b"org.apache.spark.version", b"").split(b".")[0]
-    return version.isdigit() and int(version) >= 3 and not any(k.startswith(b"org.apache.spark.legacy") for k in said)
+    metadata = footer.metadata or {}
+    version = metadata.get(b"org.apache.spark.version", b"").split(b".")[0]
+    return version.isdigit() and int(version) >= 3 and not any(k.startswith(b"org.apache.spark.legacy") for k in metadata)

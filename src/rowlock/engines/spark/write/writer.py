@@ -25,8 +25,8 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.driver_rows import read_slices
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import PATH, POSITION, local_frame, physical_schema, reshaped, table_schema, without_void
-from rowlock.engines.spark.read.stored_origin import from_file, stored_position
+from rowlock.engines.spark.read.scan import POSITION, local_frame, physical_schema, reshaped, table_schema, without_void
+from rowlock.engines.spark.read.stored_origin import stored_position
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -93,8 +93,13 @@ def folder_text(name: str, type_: DataType) -> Column:
     like_null = F.concat(text, F.lit(paths.NULL_DIRECTORY))
     data = column.cast("binary")
     refused = F.concat(F.lit(_NO_TEXT + "!"), F.hex(F.substring(data, 1, 32)))
-    kept = F.concat(F.lit(_NO_TEXT), F.hex(data))
-    return F.when(~F.is_valid_utf8(text), refused).when(text.startswith(_NO_TEXT), kept).when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null).otherwise(text)
+    in_hexadecimal = F.concat(F.lit(_NO_TEXT), F.hex(data))
+    return (
+        F.when(~F.is_valid_utf8(text), refused)
+        .when(text.startswith(_NO_TEXT), in_hexadecimal)
+        .when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null)
+        .otherwise(text)
+    )
 
 
 def partition_value(text: str, type_: DataType) -> str | None:
@@ -130,7 +135,7 @@ def write_native(
     values  the partition values of all rows, as the log spells them, where they are known.  They are kept in that spelling,
             and the rows of a task keep their order, which Spark's own sort changes where it splits rows by partition
 
-    max_records: how many rows a file holds at most.  PATH and POSITION are stored in the forms of `from_file` and `stored_position`.
+    max_records: how many rows a file holds at most.  POSITION is stored in the form of `stored_position`.
     """
     stored = names_in_files(snapshot)
     known = dict(values or {})
@@ -142,9 +147,9 @@ def write_native(
     columns = [
         folder_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else plain.get(n, F.col(quote(n)))
         for n in frame.columns
-        if n not in (PATH, POSITION) and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
+        if n != POSITION and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
     ]
-    address = [*([from_file()] if PATH in frame.columns else []), *(stored_position() if POSITION in frame.columns else [])]
+    address = stored_position() if POSITION in frame.columns else []
     writer = frame.select(*columns, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
     writer = writer.option("spark.sql.variant.inferShreddingSchema", snapshot.properties.shreds_variants)
     if has_ambiguous_names(snapshot.schema):

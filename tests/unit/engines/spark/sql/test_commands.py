@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from rowlock.engines.spark.catalyst.versions import VERSIONS
-from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, NOT_ANSWERED, REFUSED, of_version, statement_name
+from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, NOT_ANSWERED, REFUSED, statement_name
 from support.needs import INSTALLED
 
 KNOWN = HARMLESS | CHECKED | REFUSED
@@ -24,6 +24,24 @@ NO_COMMANDS = {
     "org.apache.spark.sql.execution.datasources.CreateTable",
 }
 """Not commands of Spark's, but they write."""
+LOGICAL, COMMANDS = "org.apache.spark.sql.catalyst.plans.logical.", "org.apache.spark.sql.execution.command."
+SINCE = {
+    "4.1": {
+        *(LOGICAL + name for name in ("AddCheckConstraint", "AddConstraint", "CreateFlowCommand", "CreateMaterializedViewAsSelect", "CreateStreamingTable")),
+        *(LOGICAL + name for name in ("CreateStreamingTableAsSelect", "DropConstraint")),
+        *(COMMANDS + name for name in ("DescribeProcedureCommand", "SaveAsV1TableCommand", "SetNamespaceCollationCommand", "ShowNamespacesCommand")),
+        COMMANDS + "ShowProceduresCommand",
+    },
+    "4.2": {
+        *(LOGICAL + name for name in ("CloseCursor", "CreateTableLike", "DeclareCursor", "DescribeTablePartition", "FetchCursor", "InsertOnlyMerge")),
+        LOGICAL + "OpenCursor",
+        *(COMMANDS + name for name in ("CreateMetricViewCommand", "SetPathCommand", "ShowCollationsCommand")),
+        "org.apache.spark.sql.metricview.logical.CreateMetricView",
+    },
+}
+"""The commands that a version of Spark brought."""
+UNTIL = {"4.0": {LOGICAL + "ShowNamespaces"}}
+"""The commands that a version of Spark was the last to have."""
 ABSTRACT = 0x0600
 _NESTED = re.compile(r"\$.+")  # of anonymous and inner classes; a Scala object has a bare $ at its end
 
@@ -81,6 +99,13 @@ def commands() -> Iterator[str]:
         return known[name]
 
     yield from (name.replace("/", ".") for name in concrete if is_command(name))
+
+
+def of_version(commands_: frozenset[str], version: str) -> frozenset[str]:
+    """Those of these commands that Spark `version` (such as `4.1`) has."""
+    later = (names for since, names in SINCE.items() if since > version)
+    gone = (names for until, names in UNTIL.items() if until < version)
+    return commands_.difference(*later, *gone)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,63 @@
+"""The rows that a version changed, for the change data feed: those of its change data files, or, where it has none, of the files that it adds and removes.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
+from rowlock.exceptions import CorruptLog
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, RemoveFile
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Some rows of one file that a version changed.  `type` is None where the file itself says it of each row."""
+
+    version: int
+    type: str | None
+    rows: Slice
+
+
+def changed_rows(commit: Commit, vector_of: VectorOf, table: str, takes: Callable[[AddFile], bool] = lambda file: True) -> list[Changed]:
+    """The rows that a version changed, of the files that are to be read.  Raises CorruptLog where its actions do not say which they are."""
+    if commit.cdc:
+        return [Changed(commit.version, None, Slice(f)) for c in commit.cdc if takes(f := _cdc_file(c, table))]
+    removed = [_removed_file(r, commit.version, table) for r in commit.removes if r.data_change]
+    before = {f.path: live_slice(f, vector_of) for f in removed if takes(f)}
+    after = {f.path: live_slice(f, vector_of) for f in commit.adds if f.data_change and takes(f)}
+    delta = delta_of(after, before, after)
+    return [*(Changed(commit.version, "delete", s) for s in delta.gone), *(Changed(commit.version, "insert", s) for s in delta.born)]
+
+
+def _cdc_file(action: AddCdcFile, table: str) -> AddFile:
+    """A change data file as a data file."""
+    raw = action.raw
+    try:
+        return AddFile(
+            path=paths.decode(str(raw["path"])),
+            partition_values=dict(raw.get("partitionValues") or {}),
+            size_bytes=int(raw["size"]),
+            modification_time_ms=0,
+            data_change=False,
+            stats=None,
+        )
+    except (KeyError, TypeError, ValueError) as e:
+        raise CorruptLog(f"A cdc action cannot be read: {e}", table=table) from e
+
+
+def _removed_file(action: RemoveFile, version: int, table: str) -> AddFile:
+    """The file that a remove names, as it was."""
+    if action.partition_values is None:
+        raise CorruptLog(f"Version {version} removes {action.path} without its partition values, so its rows cannot be shown", table=table, version=version)
+    return AddFile(
+        path=action.path,
+        partition_values=action.partition_values,
+        size_bytes=action.size_bytes or 0,
+        modification_time_ms=0,
+        data_change=True,
+        stats=action.stats,
+        deletion_vector=action.deletion_vector,
+        log_path=action.log_path,
+    )
