@@ -11,7 +11,6 @@ _STREAMING_RELATION = "org.apache.spark.sql.execution.streaming.runtime.Streamin
 
 SCANS = {
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",  # a Python UDF over batches of files waits for ever in Spark 4.2
-    "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",  # else the rest of a condition may be computed on a dead row, and raise under ANSI
 }
 """Settings with which Spark reads data files right, and which change no result."""
 

@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.WeakHashMap;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
@@ -14,8 +15,10 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.InternalRow$;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
@@ -25,8 +28,13 @@ import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.UnaryNode;
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
+import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.FileSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -68,7 +76,7 @@ public class Files implements FileIndex {
         for (int n = 0; n < files.length; n++) {
             if (!meets(values[n], wanted)) continue;
             Object file = new FileStatusWithMetadata(files[n], (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty());
-            out.add(new PartitionDirectory(values[n], CollectionConverters.asScala(java.util.Collections.singletonList(file)).toSeq()));
+            out.add(new PartitionDirectory(values[n], Living.one(file)));
         }
         return CollectionConverters.asScala(out).toSeq();
     }
@@ -78,7 +86,7 @@ public class Files implements FileIndex {
         return true;
     }
 
-    public Seq rootPaths() { return CollectionConverters.asScala(java.util.Collections.singletonList(table)).toSeq(); }
+    public Seq rootPaths() { return Living.one(table); }
 
     public String[] inputFiles() {
         String[] out = new String[files.length];
@@ -129,14 +137,66 @@ class Bind extends scala.runtime.AbstractPartialFunction {
     }
 }
 
+/** Plans scans of files with dead rows: they are left out before any other condition is computed, which may raise on them. */
+class Living extends SparkStrategy {
+    /** Plans nothing but scans of `Files`. */
+    public Seq apply(LogicalPlan plan) {
+        LogicalPlan at = plan;
+        while (at instanceof UnaryNode) at = (LogicalPlan) ((UnaryNode) at).child();
+        Seq none = (Seq) Nil$.MODULE$;
+        if (at == plan || !(at instanceof LogicalRelation) || !(((LogicalRelation) at).relation() instanceof HadoopFsRelation)) return none;
+        if (!(((HadoopFsRelation) ((LogicalRelation) at).relation()).location() instanceof Files)) return none;
+        Seq planned = FileSourceStrategy$.MODULE$.apply(plan);
+        return planned.isEmpty() ? none : one(((SparkPlan) planned.head()).transformUp(new Apart()));
+    }
+
+    static Seq one(Object item) { return CollectionConverters.asScala(java.util.Collections.singletonList(item)).toSeq(); }
+}
+
+/** A filter of a scan as two, the one by dead rows below. */
+class Apart extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) { return node instanceof FilterExec; }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+        if (!isDefinedAt(node)) return otherwise.apply(node);
+        Expression[] parts = new Expression[2];
+        divide(((FilterExec) node).condition(), parts);
+        if (parts[0] == null || parts[1] == null) return node;
+        return new FilterExec(parts[1], new FilterExec(parts[0], (SparkPlan) ((FilterExec) node).child()));
+    }
+
+    private static void divide(Expression condition, Expression[] parts) {
+        if (condition instanceof And) {
+            divide(((And) condition).left(), parts);
+            divide(((And) condition).right(), parts);
+            return;
+        }
+        int n = 1;
+        for (scala.collection.Iterator leaves = condition.collectLeaves().iterator(); leaves.hasNext(); ) {
+            Object leaf = leaves.next();
+            if (leaf instanceof Literal && ((Literal) leaf).value() instanceof Broadcast) n = 0;
+        }
+        parts[n] = parts[n] == null ? condition : new And(parts[n], condition);
+    }
+}
+
+/** What SparkSessionExtensions takes. */
+class MakeLiving implements scala.Function1 {
+    public Object apply(Object session) { return new Living(); }
+}
+
 /** What Python calls. */
 public class DataFiles {
+    /** The extensions of sessions whose planners know `Living`. */
+    private static final java.util.Set KNOWN = java.util.Collections.synchronizedSet(java.util.Collections.newSetFromMap(new WeakHashMap()));
+
     /**
      * The plan of a scan of the files of a table.  `files` has a line for each: its URI, bytes and time of modification (ms).  `constants` has a row for each: the
      * values of its columns beside those of `data`; null where there are none.  With `metadata` it has Spark's `_metadata` without the numbers of rows, which
      * Spark gives only once.
      */
     public LogicalPlan scan(org.apache.spark.sql.classic.SparkSession session, String table, StructType data, String files, Dataset constants, java.util.Map options, boolean metadata) {
+        plansLivingRows(session.extensions());
         String[] lines = files.split("\n");
         org.apache.spark.sql.classic.Dataset given = (org.apache.spark.sql.classic.Dataset) constants;
         InternalRow[] rows = given == null ? null : given.queryExecution().executedPlan().executeCollect();
@@ -152,6 +212,18 @@ public class DataFiles {
         LogicalRelation made = LogicalRelation$.MODULE$.apply(
             new HadoopFsRelation(new Files(path(table), columns, values, held), columns, data, Option.empty(), new ParquetFileFormat(), CaseInsensitiveMap$.MODULE$.apply(all), session), false);
         return metadata ? (LogicalPlan) made.withMetadataColumns().transformExpressions(new WithoutRowIndex()) : made;
+    }
+
+    /** Makes `Living` the first strategy of sessions with these extensions, since delta-spark's plans all scans of files; the last one where this Spark is built otherwise. */
+    private static void plansLivingRows(SparkSessionExtensions extensions) {
+        if (!KNOWN.add(extensions)) return;
+        try {
+            java.lang.reflect.Field strategies = SparkSessionExtensions.class.getDeclaredField("plannerStrategyBuilders");
+            strategies.setAccessible(true);
+            ((scala.collection.mutable.Buffer) strategies.get(extensions)).prepend(new MakeLiving());
+        } catch (ReflectiveOperationException e) {
+            extensions.injectPlannerStrategy(new MakeLiving());
+        }
     }
 
     /** A path as Spark lists it: one on the local disk has an empty authority (`file:///`). */
@@ -170,7 +242,7 @@ public class DataFiles {
         Expression literal = new Literal(numbers, new ObjectType(Broadcast.class));
         Seq none = (Seq) Nil$.MODULE$;
         Expression all = new Invoke(literal, "value", new ObjectType(UnsafeArrayData.class), none, none, false, false, true);
-        return new Invoke(all, "getLong", DataTypes.LongType, CollectionConverters.asScala(java.util.Collections.singletonList(place)).toSeq(), none, false, false, true);
+        return new Invoke(all, "getLong", DataTypes.LongType, Living.one(place), none, false, false, true);
     }
 
     /** For which rows of a stream of Arrow, whose columns are `columns`, a condition is true: a bit for each, the lowest of a byte first. */
