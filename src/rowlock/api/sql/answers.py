@@ -22,7 +22,7 @@ from rowlock.api.sql import statements, upkeep_statements
 from rowlock.api.sql.target import open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
-from rowlock.conditions import Condition, named as condition
+from rowlock.conditions import named as condition
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.bridge import analyzed, class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
@@ -240,7 +240,7 @@ def relation(spark: SparkSession, node: Any) -> Any:
         return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
     if found is None:
         return None
-    with no_table_is_no_path():
+    with no_table_is_no_path("table_changes" if found.changes else "UpdateTable"):
         return plan_of(frame_of_named(spark, found), found.name)
 
 
@@ -325,10 +325,7 @@ def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
             raise InvalidInput("Options do not go with VERSION AS OF or TIMESTAMP AS OF: leave one of them out", table=found.path)
         return frame_of(spark, found.path, found.options)
     if found.changes:
-        try:
-            return changes(spark, found.path, *found.changes)
-        except TableNotFound as e:
-            raise path_not_found(found.path, condition("DELTA_MISSING_DELTA_TABLE", tableName=f"`{found.path}`")) from e
+        return changes(spark, found.path, *found.changes)
     return _read(spark, found.path, found.version, found.timestamp)
 
 
@@ -363,11 +360,10 @@ def _number(text: str, name: str, path: str) -> int:
     return int(text)
 
 
-def path_not_found(path: str, why: Condition | None = None) -> PathNotFound:
+def path_not_found(path: str) -> PathNotFound:
     """The error for a path that is no table's, for which a read has one condition where there is nothing and another where there is something else."""
-    if why is None:
-        there = next(iter(open_store(path).list(recursive=True, limit=1)), None) is not None
-        why = condition("DELTA_TABLE_NOT_FOUND", tableName=f"`{path}`") if there else condition("PATH_NOT_FOUND", path=path)
+    there = next(iter(open_store(path).list(recursive=True, limit=1)), None) is not None
+    why = condition("DELTA_TABLE_NOT_FOUND", tableName=f"`{path}`") if there else condition("PATH_NOT_FOUND", path=path)
     return PathNotFound(f"{path} is not a Delta table: correct the path, or make the table", table=path, condition=why)
 
 

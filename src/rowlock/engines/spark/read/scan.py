@@ -48,7 +48,7 @@ FIXED_OPTION = "rowlockfixed"
 _START, _BUCKETS = "__rowlock_start", "__rowlock_buckets"
 _BASE, _VERSION = "__rowlock_base_row_id", "__rowlock_commit_version"
 _METADATA = "_metadata"
-_BUCKET_BITS, _NUMBERS = 15, 512
+_BUCKET_BITS, _NUMBERS = 11, 32  # small, since one dead row brings all of its bucket into the broadcast
 _PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
 _ENTRY_BYTES = 300
 """What an entry of the cache of URIs takes beside its two texts."""
@@ -285,28 +285,28 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 def dead_bits(vectors: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
     """Which rows of some files are dead, as 64-bit numbers, and for each file where its part of them begins and how many buckets of rows it names.
 
-    A file's part holds for each bucket of 32,768 positions the place of its 512 numbers of 64 bits; after its buckets, as for those without
-    dead rows, that of 512 zeros.
+    A file's part holds for each bucket of 2,048 positions the place of its 32 numbers; after its buckets, and for those without dead rows, that of 32 zeros.
     """
     sizes = [(v.max() >> _BUCKET_BITS) + 1 if v else 0 for v in vectors]
     zeros = sum(sizes) + len(sizes)
     places, blocks = np.full(zeros, zeros, np.int64), [np.zeros(_NUMBERS, np.int64)]
-    starts = [int(n) for n in np.cumsum([0, *(size + 1 for size in sizes)])[:-1]]
-    for vector, start in zip(vectors, starts, strict=True):
+    starts, end = [int(n) for n in np.cumsum([0, *(size + 1 for size in sizes)])[:-1]], zeros + _NUMBERS
+    for vector, start in ((v, s) for v, s in zip(vectors, starts, strict=True) if v):
         positions = bitmap_to_numpy(vector)
-        buckets, first = np.unique(positions >> _BUCKET_BITS, return_index=True)
-        for bucket, inside in zip(buckets, np.split(positions, first)[1:], strict=True):
-            bits = np.zeros(1 << _BUCKET_BITS, np.uint8)
-            bits[inside & ((1 << _BUCKET_BITS) - 1)] = 1
-            places[start + int(bucket)] = zeros + _NUMBERS * len(blocks)
-            blocks.append(np.packbits(bits, bitorder="little").view("<i8"))
+        numbers, first = np.unique(positions >> 6, return_index=True)
+        buckets, block = np.unique(numbers // _NUMBERS, return_inverse=True)
+        bits = np.zeros(len(buckets) * _NUMBERS, np.int64)
+        bits[block * _NUMBERS + numbers % _NUMBERS] = np.bitwise_or.reduceat(np.int64(1) << (positions & 63), first)
+        places[start + buckets] = np.arange(end, end + len(bits), _NUMBERS)
+        blocks.append(bits)
+        end += len(bits)
     return np.concatenate([places, *blocks]).astype("<i8").tobytes(), list(zip(starts, sizes, strict=True))
 
 
 def _is_alive(spark: SparkSession, bits: bytes) -> Column:
     """Whether a row of a scan with ROW_INDEX, and _START and _BUCKETS of `dead_bits`, is not dead.
 
-    A filter by it is the first one above the scan, and Spark keeps the order of filters: under ANSI another condition may raise on a dead row.
+    `Living` in files.java plans a filter of its own of it, below all others: under ANSI another condition may raise on a dead row.
     """
     bridge, files = catalyst(spark), in_jvm(spark)
     key = f"{spark.sparkContext.applicationId} {xxhash.xxh3_128_hexdigest(bits)}"
