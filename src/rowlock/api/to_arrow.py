@@ -88,7 +88,7 @@ def count_rows(state: SharedState, snapshot: Snapshot) -> int:
     """How many rows live in a version: by the log, and by the footers of files whose statistics do not say it."""
     count = ArrowEngine(state.store).count
     dead = sum(f.deletion_vector.cardinality for f in snapshot.files.adds() if f.deletion_vector is not None)
-    return sum(count(f) if f.num_records is None else f.num_records for f in snapshot.files.adds()) - dead
+    return sum(f.physical_rows(count) for f in snapshot.files.adds()) - dead
 
 
 def _wanted(snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Schema:

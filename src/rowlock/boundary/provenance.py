@@ -6,6 +6,7 @@ rows' own addresses are read from the staged files, in portions, by a rebase tha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -43,6 +44,14 @@ class Provenance:
         """The origins of a subset of the rows, chosen by a boolean mask or by row numbers."""
         return Provenance(self.paths, self.file[rows], self.position[rows])
 
+    def readdressed(self, rows: Mask | npt.NDArray[np.int64], to: Provenance) -> Provenance:
+        """The origins with those of some rows replaced, by one of `to` for each."""
+        names = {path: n for n, path in enumerate(self.paths)}
+        codes = np.array([names.setdefault(path, len(names)) for path in to.paths], np.int32)
+        file, position = self.file.copy(), self.position.copy()
+        file[rows], position[rows] = codes[to.file], to.position
+        return Provenance(tuple(names), file, position)
+
     def by_path(self) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
         """Yields each path that occurs, with the numbers of the rows that came from it, in ascending order."""
         if not len(self.file):
@@ -67,11 +76,11 @@ class Provenance:
 
     def in_order(self, taken: Mapping[str, BitMap64]) -> dict[str, tuple[int, int]]:
         """By path, (number of the first row, rows) where the rows of a path are those of `taken`, in one run and in order."""
-        out = {}
-        for path, at in self.by_path():
-            if at[-1] - at[0] + 1 == len(at) and path in taken and np.array_equal(self.position[at], bitmap_to_numpy(taken[path])):
-                out[path] = (int(at[0]), len(at))
-        return out
+        return {
+            path: (int(at[0]), len(at))
+            for path, at in self.by_path()
+            if at[-1] - at[0] + 1 == len(at) and path in taken and np.array_equal(self.position[at], bitmap_to_numpy(taken[path]))
+        }
 
     def parts(self) -> Iterator[Provenance]:
         """The origin in portions, in the order of the rows: here, all of it."""
@@ -102,8 +111,8 @@ class StoredOrigin:
 
     def take(self, rows: Mask) -> StoredOrigin:
         """The origins of a subset of the rows, chosen by a boolean mask.  `positions` may then hold more than these rows' own."""
-        kept = chosen(self.rows, rows)
-        return replace(self, num_rows=int(kept.sum()), rows=kept, runs={})
+        left = chosen(self.rows, rows)
+        return replace(self, num_rows=int(left.sum()), rows=left, runs={})
 
     def parts(self) -> Iterator[Provenance]:
         """The origins in portions, in the order of the rows."""
@@ -116,10 +125,7 @@ class StoredOrigin:
         """The positions as one bitmap for each path."""
         if self.rows is None and self.positions:
             return self.positions
-        out: dict[str, BitMap64] = {}
-        for part in self.parts():
-            out = union_by_path(out, part.bitmaps())
-        return out
+        return functools.reduce(union_by_path, (part.bitmaps() for part in self.parts()), {})
 
     def in_order(self, taken: Mapping[str, BitMap64]) -> dict[str, tuple[int, int]]:
         """By path, (number of the first row, rows) where the rows of a path are those of `taken`, in one run and in order."""

@@ -97,12 +97,7 @@ def assign_row_ids_under(
     """`assign_row_ids` for a commit that brings its own protocol and metadata; `mark` is the high-water mark before it."""
     if not row_tracking.assigns(protocol, metadata):
         return tuple(adds), ()
-
-    def num_rows(add: AddFile) -> int:
-        known = add.num_records
-        return count(add) if known is None else known
-
-    given, after = row_tracking.with_row_ids(adds, mark=mark, version=version, num_rows=num_rows)
+    given, after = row_tracking.with_row_ids(adds, mark=mark, version=version, num_rows=lambda add: add.physical_rows(count))
     return given, (row_tracking.mark_domain(after),) if after != mark else ()
 
 

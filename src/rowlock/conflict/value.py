@@ -174,10 +174,9 @@ class Conflict:
             >>> rowlock.Conflict(version=3, operation="DELETE").record()["operation"]
             'DELETE'
         """
-        out = {k: v for k, v in asdict(self).items() if k not in ("rows", "what", "remedy") and v not in (None, (), "")}
-        for name in ("operation", "timestamp_ms", "txn_id"):
-            out.setdefault(name, None)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in out.items()} | {"files": list(self.files)}
+        always, never = ("operation", "timestamp_ms", "txn_id", "files"), ("rows", "what", "remedy")
+        known = {k: v for k, v in asdict(self).items() if k in always or (k not in never and v not in (None, (), ""))}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in known.items()}
 
     def exception(self, table: str) -> DeltaConcurrentModificationException:
         """The error that this conflict is under its rule.  Needs no Spark.
@@ -230,9 +229,7 @@ class Conflict:
 
     def _outcome(self) -> str:
         """The rule that makes an error of the conflict, or how many rows a rebase dealt with."""
-        if self.rule:
-            return self.rule
-        return f"{display.count(self.rows_gone, 'row')} gone, {self.rows_born:,} born; settled by a rebase"
+        return self.rule or f"{display.count(self.rows_gone, 'row')} gone, {self.rows_born:,} born; settled by a rebase"
 
     def _facts(self) -> display.Facts:
         """The lines below the sentence, by name."""
@@ -254,15 +251,17 @@ class Conflict:
 
 def conflict_with(
     winner: Commit,
-    rule: str,
+    rule: str = "",
     *,
     files: Iterable[str] = (),
+    rows_gone: int = 0,
+    rows_born: int = 0,
     rows: Sequence[Mapping[str, Any]] = (),
     columns: Iterable[str] = (),
     what: str | None = None,
     remedy: str | None = None,
 ) -> Conflict:
-    """The conflict of `rule` with a winner; `what` and `remedy` replace the rule's own texts."""
+    """The conflict of `rule` with a winner, or one that a rebase settled; `what` and `remedy` replace the rule's own texts."""
     info = winner.info
     return Conflict(
         winner.version,
@@ -270,17 +269,18 @@ def conflict_with(
         info.timestamp_ms if info else None,
         winner.txn_id,
         tuple(files)[:MAX_FILES],
-        rule=rule,
-        what=what or WHAT[rule],
+        rows_gone,
+        rows_born,
+        rule,
+        what or WHAT.get(rule, ""),
         rows=tuple(rows)[:MAX_SAMPLES],
         columns=tuple(columns),
-        remedy=remedy or REMEDIES[rule],
+        remedy=remedy or REMEDIES.get(rule, ""),
     )
 
 
 def _utc(timestamp_ms: int) -> str:
-    at = display.utc(timestamp_ms)
-    return f"{timestamp_ms} ms" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{timestamp_ms} ms" if (at := display.utc(timestamp_ms)) is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _some(items: Sequence[str], limit: int) -> list[str]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -66,6 +66,10 @@ class AddFile:
             return int(first[1])
         value = self.parsed_stats().get("numRecords")
         return value if isinstance(value, int) else None
+
+    def physical_rows(self, count: Callable[[AddFile], int]) -> int:
+        """`num_records`, or what `count` counts in a file whose statistics lack it."""
+        return count(self) if (known := self.num_records) is None else known
 
     def parsed_stats(self) -> dict[str, Any]:
         """The statistics as a dict; empty if there are none or they cannot be parsed (statistics are only hints)."""

@@ -198,8 +198,7 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
         found = index.get(lower_case(path), ())
         if len(found) != 1 or isinstance(type_, (ArrayType, MapType)):
             continue  # absent, or ambiguous because two columns differ only by case
-        (at,) = found
-        footers = footer_statistics(metadata, at)
+        footers = footer_statistics(metadata, found[0])
         if any(s is None or not s.has_null_count for s in footers):
             continue
         nulls[path] = sum(s.null_count for s in footers)

@@ -120,7 +120,7 @@ class NewTable(Single):
 
     def __init__(self, state: SharedState, info: dict[str, Any], actions: dict[str, Any], metrics: dict[str, int]) -> None:
         super().__init__(state, -1, info["txnId"])
-        self._info, self._actions, self._metrics = info, actions, metrics
+        self.operation, self._info, self._actions, self._metrics = info["operation"], info, actions, metrics
 
     def look(self, *, in_lane: bool) -> None:
         """Raises TableExists where another writer took version 0."""
@@ -134,7 +134,7 @@ class NewTable(Single):
         return serialize_commit(CommitInfo(self._info), **self._actions)
 
     def receipt(self, version: int | None) -> Receipt:
-        return Receipt(version, -1, self.txn_id, self._info["operation"], attempts=self.attempts, metrics=self._metrics, seconds=dict(self.watch.seconds))
+        return replace(super().receipt(version), metrics=self._metrics, seconds=dict(self.watch.seconds))
 
     def phase(self, name: str) -> None:
         reached(name, self, current_observer())

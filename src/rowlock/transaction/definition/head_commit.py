@@ -232,16 +232,7 @@ class HeadCommit(Single):
 
     def receipt(self, version: int | None) -> Receipt:
         metrics = {} if self.actions is None else dict(self.actions.metrics)
-        return Receipt(
-            version=version,
-            read_version=self.read_version,
-            txn_id=self.txn_id,
-            operation=self.operation,
-            attempts=self.attempts,
-            rounds=self.rounds,
-            metrics=metrics,
-            seconds=dict(self.watch.seconds),
-        )
+        return replace(super().receipt(version), rounds=self.rounds, metrics=metrics, seconds=dict(self.watch.seconds))
 
     def phase(self, name: str) -> None:
         reached(name, self, self._observer)

@@ -122,8 +122,7 @@ def _touched(effects: Effects, head: Snapshot, engine: Engine, vectors: Vectors)
         add = live[path]
         before = vectors.of(add)
         assert not before & ours, f"tombstones on dead rows of {path}"
-        num_rows = add.num_records
-        out.append(_Touched(add, before | ours, ours, engine.count(add) if num_rows is None else num_rows))
+        out.append(_Touched(add, before | ours, ours, add.physical_rows(engine.count)))
     return out
 
 

@@ -144,8 +144,7 @@ def _positions(piece: Slice, engine: Engine) -> Numbers:
     """The sorted physical positions of a slice."""
     if piece.only is not None:
         return np.asarray(bitmap_to_numpy(piece.only))
-    physical = piece.file.num_records
-    return np.asarray(bitmap_to_numpy(positions_except(engine.count(piece.file) if physical is None else physical, piece.without)))
+    return np.asarray(bitmap_to_numpy(positions_except(piece.file.physical_rows(engine.count), piece.without)))
 
 
 def _row_numbers(origin: Provenance, touched: _Touched) -> Numbers:
@@ -247,13 +246,7 @@ def _satisfying(block: RowBlock, engine: Engine, head: Snapshot, report: Callabl
 def _at_head(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
     """The addresses with those of touched rows replaced by `after`; `at` is each row's number there, NOWHERE for other rows."""
     ours = at != NOWHERE
-    if not ours.any():
-        return origin
-    names = {p: n for n, p in enumerate(origin.paths)}
-    codes = np.array([names.setdefault(p, len(names)) for p in after.paths], np.int32)
-    file, position = origin.file.copy(), origin.position.copy()
-    file[ours], position[ours] = codes[after.file[at[ours]]], after.position[at[ours]]
-    return Provenance(tuple(names), file, position)
+    return origin.readdressed(ours, after.take(at[ours])) if ours.any() else origin
 
 
 def _assigned_at_head(assigned: Assigned, touched: _Touched, stays: Mask) -> Assigned | None:

@@ -157,19 +157,12 @@ def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
     if origin is None or not any(p in moves for p in origin.paths):
         return block
     origin = origin.loaded()
-    names = list(origin.paths)
-    index = {p: n for n, p in enumerate(names)}
-    file, position = origin.file.copy(), origin.position.copy()
-    for n, path in enumerate(origin.paths):
-        if path in moves:
-            move = moves[path]
-            at = np.flatnonzero(origin.file == n)
-            alive = at[np.isin(origin.position[at], move.living)]
-            position[alive] = np.searchsorted(move.living, origin.position[alive]) + move.offset
-            file[alive] = index.setdefault(move.into, len(names))
-            if index[move.into] == len(names):
-                names.append(move.into)
-    return replace(block, provenance=Provenance(tuple(names), file, position))
+    for path, rows in origin.by_path():
+        if (move := moves.get(path)) is not None:
+            alive = rows[np.isin(origin.position[rows], move.living)]
+            there = np.searchsorted(move.living, origin.position[alive]) + move.offset
+            origin = origin.readdressed(alive, Provenance((move.into,), np.zeros(len(there), np.int32), there))
+    return replace(block, provenance=origin)
 
 
 def drop_overlapping_bins(program: Program, effects: Effects, touched: Set[str], after: Mapping[str, AddFile]) -> Effects:

@@ -203,8 +203,7 @@ def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Sna
     text = (
         f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
     )
-    remedy = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
-    raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=text, remedy=remedy))
+    raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=text))
 
 
 def check_source(txn: Pending, version: int) -> None:
@@ -257,18 +256,7 @@ def _conflicts_by_winner(winners: Sequence[Commit], delta: Delta, effects: Effec
         if took or brought:
             rows_gone = sum(len(gone[p].covers(effects.tombstones[p])) for p in took)
             rows_born = sum(born[p].num_rows or 0 for p in brought)
-            info = w.info
-            out.append(
-                Conflict(
-                    w.version,
-                    info.operation if info else None,
-                    info.timestamp_ms if info else None,
-                    info.txn_id if info else None,
-                    tuple(sorted(took | brought))[:20],
-                    rows_gone,
-                    rows_born,
-                )
-            )
+            out.append(conflict_with(w, files=sorted(took | brought), rows_gone=rows_gone, rows_born=rows_born))
     return out
 
 

@@ -218,7 +218,7 @@ class AlreadyCommitted(Exception):
 
 
 class Attempt:
-    """Counts what one commit does: puts, rebases, rows rebased and dropped, conflicts."""
+    """Counts what one commit does: puts, rebases, rows rebased and dropped, conflicts; under the names that a receipt has for them."""
 
     def __init__(self, txn: Pending, operation: str) -> None:
         self.operation = operation
@@ -229,23 +229,14 @@ class Attempt:
         self.overwritten: list[SupersededRow] = []
 
     def receipt(self, txn: Pending, version: int | None, metrics: Mapping[str, int], rewritten: Rewritten | None = None) -> Receipt:
+        counts = {**vars(self), "conflicts": tuple(self.conflicts), "overwritten": tuple(self.overwritten)}
         return Receipt(
             version=version,
             read_version=txn.read_version,
             txn_id=txn.txn_id,
-            operation=self.operation,
-            attempts=self.attempts,
-            rounds=self.rounds,
-            rows_rebased=self.rows_rebased,
-            bytes_rebased=self.bytes_rebased,
-            rows_dropped=self.rows_dropped,
-            rows_followed=self.rows_followed,
-            already_committed=self.already_committed,
-            group_size=self.group_size,
-            overwritten=tuple(self.overwritten),
-            conflicts=tuple(self.conflicts),
             metrics=dict(metrics),
             seconds=dict(txn.watch.seconds),
             rewritten=rewritten,
             ways=txn.ways,
+            **counts,
         )

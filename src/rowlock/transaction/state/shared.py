@@ -72,16 +72,14 @@ class Vectors:
 
     def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor, *, any_cardinality: bool = False) -> BitMap64:
         if descriptor.is_inline:
-            bitmap = dv.read_inline(descriptor, any_cardinality=any_cardinality)
-        else:
-            key = descriptor.path or ""
-            try:
-                store, name = locate(self._store, key)  # that of a shallow clone lies in another table's folder
-                body = store.get(name)
-            except NotFound as e:
-                raise missing_file(self._store.root, key, f"The deletion vector of data file {file.path}") from e
-            bitmap = dv.read_from_file(descriptor, body, any_cardinality=any_cardinality)
-        return bitmap
+            return dv.read_inline(descriptor, any_cardinality=any_cardinality)
+        key = descriptor.path or ""
+        try:
+            store, name = locate(self._store, key)  # that of a shallow clone lies in another table's folder
+            body = store.get(name)
+        except NotFound as e:
+            raise missing_file(self._store.root, key, f"The deletion vector of data file {file.path}") from e
+        return dv.read_from_file(descriptor, body, any_cardinality=any_cardinality)
 
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
         """Caches a vector that was just written, so that it need not be read."""
@@ -90,18 +88,13 @@ class Vectors:
 
     def store_all(self, bitmaps: Sequence[BitMap64]) -> list[dv.DeletionVectorDescriptor]:
         """Stores vectors, small ones inline, the others together in one new file.  Returns their descriptors in the order given."""
-        out: list[dv.DeletionVectorDescriptor | None] = []
-        large: list[tuple[int, BitMap64]] = []
-        for n, bitmap in enumerate(bitmaps):
-            out.append(dv.inline(bitmap, limit_bytes=limits().inline_vector_bytes))
-            if out[-1] is None:
-                large.append((n, bitmap))
-        if large:
-            body, places = dv.pack_vectors([b for _, b in large])
+        out = [dv.inline(bitmap, limit_bytes=limits().inline_vector_bytes) for bitmap in bitmaps]
+        if large := [n for n, descriptor in enumerate(out) if descriptor is None]:
+            body, places = dv.pack_vectors([bitmaps[n] for n in large])
             name = clock.new_uuid()
             self._store.put(dv.file_path(name), body)
-            for (n, bitmap), place in zip(large, places, strict=True):
-                out[n] = dv.on_disk(name, place, len(bitmap))
+            for n, place in zip(large, places, strict=True):
+                out[n] = dv.on_disk(name, place, len(bitmaps[n]))
         return [d for d in out if d is not None]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from pyroaring import BitMap64
@@ -23,7 +23,7 @@ from rowlock import clock
 from rowlock.boundary.effects import Effects, StagedFile
 from rowlock.boundary.engine import Engine
 from rowlock.boundary.provenance import union_by_path
-from rowlock.boundary.row_identity import Materialized, Numbers, columns_of, identities_in
+from rowlock.boundary.row_identity import Numbers, columns_of, identities_in
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.snapshot import Snapshot
@@ -33,7 +33,6 @@ from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.prepared import CLOSE, Prepared, open_version
-from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.storage.open import beside
 from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
 from rowlock.transaction.commit import commit
@@ -249,7 +248,7 @@ class Close(Single):
 
     def _followed(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
         """The staged changes after the commits of other engines since then, and of how many rows they are dropped."""
-        ids: RowIds = self.state.shared("row ids", lambda: MaterializedIds(self.state.store))
+        ids: MaterializedIds = self.state.shared("row ids", lambda: MaterializedIds(self.state.store))
         done = follow(staged, base, self.head, self.state.vectors, ids)
         effects, staging = Effects(done.tombstones), Staging(files=done.files)
         return file_actions(
@@ -294,16 +293,6 @@ def _fits(base: Snapshot, head: Snapshot) -> bool:
     return base.partition_columns == head.partition_columns and all(before.get(f.physical_name, f.type) == f.type for f in head.schema.fields)
 
 
-class RowIds(Protocol):
-    """Reads the row ids of data files, and counts their rows."""
-
-    def at(self, columns: MaterializedColumns) -> Materialized:
-        """A function that reads ids and commit versions from these columns of a file."""
-
-    def count(self, file: AddFile) -> int:
-        """The physical number of rows of a file."""
-
-
 @dataclass(frozen=True, slots=True)
 class Followed:
     """The rows to delete, by their files at the head; the new files, with the positions of those of their rows that are dropped; how many were dropped."""
@@ -313,7 +302,7 @@ class Followed:
     dropped: int = 0
 
 
-def follow(staged: Commit, base: Snapshot, head: Snapshot, vectors: Vectors, ids: RowIds) -> Followed:
+def follow(staged: Commit, base: Snapshot, head: Snapshot, vectors: Vectors, ids: MaterializedIds) -> Followed:
     """The effects of a staged commit, which was made on top of `base`, on top of `head`."""
     written = {add.path: add for add in staged.adds}
     tombstones: dict[str, BitMap64] = {}
@@ -321,7 +310,7 @@ def follow(staged: Commit, base: Snapshot, head: Snapshot, vectors: Vectors, ids
     live = head.files.get([r.path for r in staged.removes])
     for path, before in base.files.get([r.path for r in staged.removes]).items():
         dead = vectors.of(before)
-        ours = (vectors.of(written[path]) if path in written else BitMap64(range(_rows(before, ids)))) - dead
+        ours = (vectors.of(written[path]) if path in written else BitMap64(range(before.physical_rows(ids.count)))) - dead
         file = live.get(path)
         gone = ours if file is None else ours & vectors.of(file)
         if ours - gone:
@@ -337,7 +326,7 @@ def follow(staged: Commit, base: Snapshot, head: Snapshot, vectors: Vectors, ids
     return Followed(union_by_path(tombstones, moved), tuple(f for f in files if f is not None), len(dropped))
 
 
-def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors: Vectors, ids: RowIds) -> tuple[dict[str, BitMap64], Numbers]:
+def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors: Vectors, ids: MaterializedIds) -> tuple[dict[str, BitMap64], Numbers]:
     """(where the lost rows that were only moved are at the head, the ids of the others)."""
     columns = columns_of(base)
     assert columns is not None, "rows of a prepared table are only changed where they are tracked"
@@ -352,7 +341,7 @@ def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors
     for file in head.files.adds():
         if file.path in base.files:
             continue
-        positions = bitmap_to_numpy(BitMap64(range(_rows(file, ids))) - vectors.of(file))
+        positions = bitmap_to_numpy(BitMap64(range(file.physical_rows(ids.count))) - vectors.of(file))
         there = identities_in(file, positions, of)
         at = np.minimum(np.searchsorted(row_ids, there.ids), len(row_ids) - 1)
         same = (row_ids[at] == there.ids) & (versions[at] == there.commit_versions)
@@ -362,9 +351,9 @@ def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors
     return moved, row_ids[~is_found]
 
 
-def _without(file: AddFile, dropped: Numbers, head: Snapshot, vectors: Vectors, ids: RowIds) -> StagedFile | None:
+def _without(file: AddFile, dropped: Numbers, head: Snapshot, vectors: Vectors, ids: MaterializedIds) -> StagedFile | None:
     """A new file without the rows that took the place of dropped ones; None where no row is left."""
-    columns, num_rows = columns_of(head), _rows(file, ids)
+    columns, num_rows = columns_of(head), file.physical_rows(ids.count)
     if columns is None:  # row tracking was switched off meanwhile: the origin of the file's rows is lost
         return StagedFile(file)
     row_ids, _ = ids.at(columns)(file, np.arange(num_rows, dtype=np.int64))
@@ -372,8 +361,3 @@ def _without(file: AddFile, dropped: Numbers, head: Snapshot, vectors: Vectors, 
     if len(dead) >= num_rows:
         return None
     return StagedFile(replace(file, deletion_vector=None), dead) if dead else StagedFile(file)
-
-
-def _rows(file: AddFile, ids: RowIds) -> int:
-    known = file.num_records
-    return ids.count(file) if known is None else known
