@@ -23,9 +23,9 @@ BUDGETS = {
     "locks": 539,  # Leases and turns.
     "log": 2123,  # Snapshots out of storage; checkpoints and clean-up.
     "maintenance": 2438,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.
-    "parquet": 2249,  # Data files, read and written with pyarrow.
+    "parquet": 2244,  # Data files, read and written with pyarrow.
     "protocol": 6508,  # What the bytes in _delta_log mean.
-    "storage": 3115,  # Object stores, the put-if-absent and the arbiters.
+    "storage": 3112,  # Object stores, the put-if-absent and the arbiters.
     "testing": 123,  # The public test kit.
     "transaction": 7348,  # Begin, stage, rebase, publish, commit.
 }

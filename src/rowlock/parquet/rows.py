@@ -50,22 +50,23 @@ class Rows:
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns; None where Spark must read the file."""
-        cached = self.cache.get(_key(file, snapshot))
-        wanted = rows_schema(snapshot)
-        if cached is not None and cached.schema.equals(wanted):
+        if (cached := self._cached(file, snapshot)) is not None:
             return cached
-        table = self._read(file, snapshot, wanted, None)
+        table = self._read(file, snapshot, rows_schema(snapshot), None)
         if table is not None:
             self.cache.put(_key(file, snapshot), table)
         return table
 
+    def _cached(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
+        """The rows of a file, where they are cached under the present schema."""
+        cached = self.cache.get(_key(file, snapshot))
+        return cached if cached is not None and cached.schema.equals(rows_schema(snapshot)) else None
+
     def read_positions(self, file: AddFile, positions: np.ndarray[Any, Any], snapshot: Snapshot) -> pa.Table | None:
         """The rows at sorted physical positions, reading only the row groups that hold them; None where Spark must read the file."""
-        cached = self.cache.get(_key(file, snapshot))
-        wanted = rows_schema(snapshot)
-        if cached is not None and cached.schema.equals(wanted):
+        if (cached := self._cached(file, snapshot)) is not None:
             return cached.take(pa.array(positions))
-        return self._read(file, snapshot, wanted, positions)
+        return self._read(file, snapshot, rows_schema(snapshot), positions)
 
     def read_slice(self, piece: Slice, snapshot: Snapshot) -> tuple[pa.Table, np.ndarray[Any, Any]] | None:
         """The rows of a slice and their physical positions; None where Spark must read the file."""

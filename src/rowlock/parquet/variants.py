@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -100,9 +100,7 @@ class _Builder:
 
     def new_metadata(self) -> bytes:
         texts = list(self._keys)
-        ends = [0]
-        for text in texts:
-            ends.append(ends[-1] + len(text))
+        ends = [*accumulate(map(len, texts), initial=0)]
         size = _width(max(ends[-1], len(texts)))
         return bytes([1 | (size - 1) << 6]) + b"".join(n.to_bytes(size, "little") for n in (len(texts), *ends)) + b"".join(texts)
 
@@ -171,10 +169,8 @@ class _Builder:
         return out
 
     def _object(self, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
-        starts, end = {}, 0
-        for name, encoded in fields:
-            starts[name] = end
-            end += len(encoded)
+        *begins, end = accumulate((len(encoded) for _, encoded in fields), initial=0)
+        starts = {name: at for (name, _), at in zip(fields, begins, strict=True)}
         if len(starts) < len(fields):
             raise ValueError("a field that is there twice")
         names = sorted(starts)
@@ -188,9 +184,7 @@ class _Builder:
 
 
 def _array(elements: Sequence[bytes]) -> bytes:
-    ends = [0]
-    for encoded in elements:
-        ends.append(ends[-1] + len(encoded))
+    ends = [*accumulate(map(len, elements), initial=0)]
     width, large = _width(ends[-1]), len(elements) > 255
     head = bytes([_ARRAY | (width - 1) << 2 | large << 4]) + len(elements).to_bytes(4 if large else 1, "little")
     return b"".join([head, *(e.to_bytes(width, "little") for e in ends), *elements])

@@ -56,7 +56,10 @@ def client_of(address: Address, settings: Settings) -> Client:
 def _create_client(address: Address, settings: Settings) -> Client:
     problem: InvalidInput  # raised outside of `except`: the original error may contain a secret
     try:
-        return {"s3": _s3, "gcs": _gcs, "azure": _azure}[address.kind](address, settings)
+        config, provider = _s3(settings) if address.kind == "s3" else (_azure(address, settings) if address.kind == "azure" else dict(settings.config), None)
+        how: dict[str, Any] = {} if provider is None else {"credential_provider": provider}
+        options: Any = dict(settings.client) or None  # empty client options would forbid the plain HTTP that a key file may ask for
+        return _STORES[address.kind](address.bucket, prefix=address.prefix, config=config, client_options=options, retry_config=_NO_RETRIES, **how)
     except obstore.exceptions.UnknownConfigurationKeyError as e:
         problem = unknown_name(settings, str(e).split("'")[1])
     except (obstore.exceptions.BaseError, ValueError, TypeError) as e:
@@ -64,7 +67,11 @@ def _create_client(address: Address, settings: Settings) -> Client:
     raise problem
 
 
-def _s3(address: Address, settings: Settings) -> Client:
+_STORES: dict[str, Callable[..., Client]] = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}
+
+
+def _s3(settings: Settings) -> tuple[dict[str, Any], Any]:
+    """The configuration for S3, and what gives the credentials; None where obstore finds them."""
     config: Any = {**settings.config, "conditional_put": "etag"}
     config.setdefault("disable_bulk_delete", "true")  # not every S3 server supports it
     if "endpoint" in config:
@@ -80,29 +87,19 @@ def _s3(address: Address, settings: Settings) -> Client:
         provider = partial(dict, access_key_id=key, secret_access_key=secret, token=token, expires_at=None)
         for name in ("access_key_id", "secret_access_key", "session_token"):
             config.pop(name, None)
-    return S3Store(
-        address.bucket, prefix=address.prefix, config=config, client_options=_client_options(settings), retry_config=_NO_RETRIES, credential_provider=provider
-    )
+    return config, provider
 
 
-def _gcs(address: Address, settings: Settings) -> Client:
-    config: Any = dict(settings.config)
-    return GCSStore(address.bucket, prefix=address.prefix, config=config, client_options=_client_options(settings), retry_config=_NO_RETRIES)
-
-
-def _azure(address: Address, settings: Settings) -> Client:
-    config: Any = dict(settings.config)
+def _azure(address: Address, settings: Settings) -> dict[str, Any]:
+    """The configuration for Azure, whose account a path may name."""
+    config = dict(settings.config)
     if address.account is not None:
         if config.get("account_name", address.account) != address.account:
             raise InvalidInput(f"storage_options name the account {config['account_name']!r}, the path names {address.account!r}", table=address.root)
         config["account_name"] = address.account
         if address.account_suffix and "core.windows.net" not in address.account_suffix:
             config.setdefault("endpoint", f"https://{address.account}.{address.account_suffix.replace('dfs.', 'blob.', 1)}")
-    return AzureStore(address.bucket, prefix=address.prefix, config=config, client_options=_client_options(settings), retry_config=_NO_RETRIES)
-
-
-def _client_options(settings: Settings) -> Any:
-    return dict(settings.client) or None  # empty client options would forbid the plain HTTP that a key file may ask for
+    return config
 
 
 ObjectInfo = Mapping[str, Any]
