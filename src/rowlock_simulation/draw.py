@@ -160,7 +160,7 @@ def draw(world: World, seed: int) -> Plan:
         faults=tuple(faults),
         weather=draw_weather(rng, world),
         night_s=night_s,
-        limits={name: rng.choice(values) for name, values in _LIMITS.items() if rng.random() < _LOW_LIMIT},
+        limits={name: rng.choice(values) for name, values in _LIMITS.items() if rng.random() < _LOW_LIMIT} | _of_sleepers(actors),
         engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
@@ -181,6 +181,11 @@ def _with_rare_ones(rng: random.Random, theme: str, actors: Sequence[ActorPlan],
     if rng.random() < _ASKS_WRONGLY:
         out.append(ActorPlan(f"a{len(out)}", rng.choice(processes), wrong_actions(rng, theme), after_s=3 * rng.random()))
     return out
+
+
+def _of_sleepers(actors: Sequence[ActorPlan]) -> dict[str, int]:
+    """Where somebody sleeps, processes keep no commits in memory: so they meet a log that was cleaned up beneath them."""
+    return {"commit_cache_bytes": 0} if any(a.sleeps_s for actor in actors for a in actor.actions) else {}
 
 
 def _properties_of(rng: random.Random, theme: str) -> dict[str, str]:

@@ -62,7 +62,7 @@ def verdict_of(
         verdict.check_outcomes()
         verdict.check_readers()
         verdict.violations += wrongly_deleted(plan, history, commits) if not history.table else []
-        if not verdict.violations and verdict.bags:
+        if not verdict.violations and verdict.bags and not history.overtaken:
             _check_head(verdict, table)
             verdict.check_streams(table)
             verdict.violations += badly_cleaned(table, verdict.folded) if plan.night_s else []

@@ -30,8 +30,8 @@ def _changes_of_the_first_try(effects: Any, losses: Any, staged: Any, head: Any,
     return tuple(staging.changes[1]) if staging.changes is not None else _changes(effects, losses, staged, head, engine, staging, allowed)
 
 
-def _with_schema_of_head(target: Any, head: Any, **same: Any) -> Any:
-    return replace(_restored_metadata(target, head, **same), schema_string=head.metadata.schema_string)
+def _with_schema_of_head(target: Any, head: Any, protocol: Any, **same: Any) -> Any:
+    return replace(_restored_metadata(target, head, protocol, **same), schema_string=head.metadata.schema_string)
 
 
 def test_rows_that_leave_are_read_under_the_columns_of_before() -> None:
