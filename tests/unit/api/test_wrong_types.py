@@ -75,7 +75,7 @@ def ask(call: Callable[[], Any], parameter: str, what: str, folder: Path, errors
 
 def given(name: str, value: Any, signature: inspect.Signature, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """(positional, named) arguments of a call, with the one of this name replaced."""
-    kind = signature.parameters[name].kind
+    kind = signature.parameters[name].kind if name in signature.parameters else inspect.Parameter.KEYWORD_ONLY  # one of `**options`
     if kind is inspect.Parameter.VAR_POSITIONAL:
         return [value], {}
     if kind is inspect.Parameter.VAR_KEYWORD:
@@ -159,8 +159,12 @@ def test_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
     found = subjects(spark, path)
     call = getattr(found[owner], method)
     signature, defaults = inspect.signature(call), valid(spark, path, found["rowlock.DeltaTable"])
-    needed = {n: defaults[n] for n, p in signature.parameters.items() if p.default is p.empty}
-    for parameter, kind in variants(list(signature.parameters)):
+    options = [n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD]  # those of a transaction
+    needed = {n: defaults[n] for n, p in signature.parameters.items() if p.default is p.empty and n not in options}
+    names = [n for n in signature.parameters if n not in options] + [
+        n for n in inspect.signature(rowlock.DeltaTable.transaction).parameters if options and n != "self"
+    ]
+    for parameter, kind in variants(names):
         args, kwargs = given(parameter, VALUES[kind], signature, needed)
 
         def made(args: list[Any] = args, kwargs: dict[str, Any] = kwargs) -> None:
