@@ -48,6 +48,10 @@ class Defined:
         """Name, type, whether it takes nulls, comment and default of each column."""
         return [(n, f["type"], f["nullable"], f["metadata"].get("comment"), f["metadata"].get(_DEFAULT)) for n, f in self.fields.items()]
 
+    def is_on(self, name: str) -> bool:
+        """Whether a boolean property is on."""
+        return self.metadata.configuration.get(name) == "true"
+
     @property
     def properties(self) -> dict[str, str]:
         return {k: v for k, v in self.metadata.configuration.items() if not k.startswith(_OURS)}
@@ -121,8 +125,8 @@ def _lacks(a: Action, d: Defined) -> bool:
     return a.alter[1] not in d.fields
 
 
-def _lacks_feature(a: Action, d: Defined) -> bool:
-    return not supports(d.protocol, a.feature)
+def _leaves_history(a: Action, d: Defined) -> bool:
+    return a.truncates and a.feature in _WITH_HISTORY and supports(d.protocol, a.feature)
 
 
 _NO_COLUMN: dict[str, Reason] = {"UNRESOLVED_COLUMN.WITH_SUGGESTION": _lacks}
@@ -137,7 +141,7 @@ _REFUSALS: Mapping[str, Mapping[str, Reason]] = {
     "widen": {
         **_NO_COLUMN,
         "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP": lambda a, d: (
-            not _lacks(a, d) and d.fields[a.alter[1]]["type"] != "long" and d.metadata.configuration.get("delta.enableTypeWidening") != "true"
+            not _lacks(a, d) and d.fields[a.alter[1]]["type"] != "long" and not d.is_on("delta.enableTypeWidening")
         ),
     },
     "move": _NO_COLUMN,
@@ -160,12 +164,12 @@ _REFUSALS: Mapping[str, Mapping[str, Reason]] = {
 """By the verb of ALTER, why it is refused: the condition of the error, and whether it holds in a version."""
 _REFUSED_DROPS: Mapping[str, Reason] = {
     "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL": lambda a, d: True,  # by what others did meanwhile
-    "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT": _lacks_feature,
+    "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT": lambda a, d: not supports(d.protocol, a.feature),
     "DELTA_FEATURE_DROP_DEPENDENT_FEATURE": lambda a, d: a.feature == "domainMetadata" and (supports(d.protocol, "rowTracking") or supports(d.protocol, "clustering")),
     "DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED": lambda a, d: a.truncates and a.feature not in _WITH_HISTORY,
-    "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD": lambda a, d: a.truncates and a.feature in _WITH_HISTORY and supports(d.protocol, a.feature),
-    "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST": lambda a, d: a.truncates and a.feature in _WITH_HISTORY and supports(d.protocol, a.feature),
-    "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD": lambda a, d: a.feature == "checkpointProtection" and supports(d.protocol, a.feature),
+    "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD": _leaves_history,
+    "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST": _leaves_history,
+    "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD": lambda a, d: a.feature == _GUARD and supports(d.protocol, a.feature),
 }  # fmt: skip
 """Why a feature cannot be dropped."""
 
@@ -176,7 +180,7 @@ def refused_without_reason(action: Action, error: Exception | None, met: Sequenc
         return False
     condition = error.getCondition() or ""
     if condition == "DELTA_CANNOT_MODIFY_APPEND_ONLY":
-        return not any(d.metadata.configuration.get("delta.appendOnly") == "true" for d in met)
+        return not any(d.is_on("delta.appendOnly") for d in met)
     if action.kind in ("alter", "drop feature"):
         reason = (_REFUSED_DROPS if action.kind == "drop feature" else _REFUSALS.get(action.alter[0], {})).get(condition)
         return reason is None or not any(reason(action, d) for d in met)

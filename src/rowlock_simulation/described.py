@@ -31,9 +31,9 @@ def misdescribed(commit: Commit, action: Action, before: Defined) -> Iterator[st
         if info.get("isBlindAppend") is not blind:
             yield f"isBlindAppend is {info.get('isBlindAppend')}"
     if action.kind != "foreign":
-        tracked = supports(before.protocol, "rowTracking") and before.metadata.configuration.get(_SUSPENDED) != "true"
+        tracked = supports(before.protocol, "rowTracking") and not before.is_on(_SUSPENDED)
         preserved = (info.get("tags") or {}).get(_PRESERVED)
-        if (preserved is not None) != tracked or (preserved == "false" and before.metadata.configuration.get("delta.enableRowTracking") == "true"):
+        if (preserved is not None) != tracked or (preserved == "false" and before.is_on("delta.enableRowTracking")):
             yield f"{_PRESERVED} is {preserved}, where row tracking is {'assigned' if tracked else 'off'}"
     if commit.metadata == before.metadata and action.kind not in ("restore", "clone"):
         yield "it has the definition again that there was"

@@ -241,7 +241,7 @@ class Verdict:
     def _check_metrics(self, serial: NumberedTable, commit: Commit, outcome: Outcome) -> None:
         """The metrics of a commit of one statement count the rows that it changed where it stands in the log."""
         if outcome.action.kind == "statements" and len(outcome.action.scripts) == len(commit.txn_ids) == 1:
-            with_vectors = self._defined[-1].metadata.configuration.get("delta.enableDeletionVectors") == "true"
+            with_vectors = self._defined[-1].is_on("delta.enableDeletionVectors")
             wrong = miscounted(commit, counted(serial, outcome.action.scripts[0], copies=not with_vectors) | files_counted(commit, outcome.action.scripts[0]))
             if wrong:
                 self.violations.append(f"metrics of version {commit.version} ({outcome.name}): {wrong}")
@@ -292,13 +292,16 @@ class Verdict:
     def _met(self, o: Outcome) -> Sequence[Defined]:
         """The versions that an action may have met, by what had been acknowledged when it began and what was there when it ended."""
         known = max((p.done.committed or 0 for p in self._outcomes if p.ended_at <= o.began_at and p.on_table == o.on_table), default=0)
-        there = self._history.committed_us
-        return [d for version, d in enumerate(self._defined) if version >= known and there.get(commit_key(version), 0) <= o.until_us]
+        return [self._defined[version] for version in self._versions_from(known, o)]
 
     def _read_and_met(self, o: Outcome) -> tuple[State, Sequence[State]]:
         """What the last try has read, and every version after it that there was when it ended."""
-        read, there = list(o.read_at.values())[-1], self._history.committed_us
-        return self.states[read], [s for version, s in enumerate(self.states) if version > read and there.get(commit_key(version), 0) <= o.until_us]
+        read = list(o.read_at.values())[-1]
+        return self.states[read], [self.states[version] for version in self._versions_from(read + 1, o)]
+
+    def _versions_from(self, first: int, o: Outcome) -> Sequence[int]:
+        """The versions from `first` on that there were when an action ended."""
+        return [v for v in range(first, len(self._defined)) if self._history.committed_us.get(commit_key(v), 0) <= o.until_us]
 
     def _check_numbers(self) -> None:
         """No number of an identity column is given to two, whatever became of their rows."""
