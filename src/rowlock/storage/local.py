@@ -216,9 +216,8 @@ class LocalStore(FolderStore):
 
     def _make_folders(self, folder: str) -> None:
         """Creates a folder and its missing parents, each durable: a commit must not be lost with its folder."""
-        above = os.path.dirname(folder)
-        if not self.system.exists(above):
-            self._make_folders(above)
+        if not self.system.exists(os.path.dirname(folder)):
+            self._make_folders(os.path.dirname(folder))
         self._durable.discard(folder)
         with contextlib.suppress(FileExistsError):
             self.system.mkdir(folder)
@@ -226,9 +225,10 @@ class LocalStore(FolderStore):
 
     def _sync_names(self, folder: str) -> None:
         """Makes the names of a folder and of those above it, up to the table's, durable once: the process that made one may have ended before its name was."""
-        while folder not in self._durable:
+        if folder != self.root:
+            self._sync_names(os.path.dirname(folder))
+        if folder not in self._durable:
             self._sync_name(folder)
-            folder = folder if folder == self.root else os.path.dirname(folder)
 
     def _sync_name(self, folder: str) -> None:
         with contextlib.suppress(PermissionError):  # a folder above that may be entered and not read

@@ -29,6 +29,19 @@ def test_a_folder_that_another_made_and_did_not_sync_is_durable_with_what_is_put
         assert (store.get("_rowlock/prepared/b.json"), store.get("day=1/part.parquet")) == (b"2", b"3")
 
 
+def test_the_folder_of_a_new_table_that_another_made_and_did_not_sync_is_durable_with_version_0() -> None:
+    """The store made the log's folder alone, and took its name for that of all above it (`local` 191,001,582)."""
+    s = Scheduler(0)
+    with simulated(s):
+        disk = Disk(History(), s)
+        calls = SimulatedCalls(disk, Wire(s, s.outside, Weather(0.01, 0.01, 1000), Counted([])))
+        calls.mkdir(ROOT)
+        store = LocalStore(ROOT, calls)
+        assert isinstance(store.put_if_absent("_delta_log/a.json", b"1"), Committed)
+        disk.lose_power()
+        assert store.get("_delta_log/a.json") == b"1"
+
+
 def test_what_was_put_outlives_the_power() -> None:
     s = Scheduler(0)
     with simulated(s):
