@@ -22,13 +22,13 @@ from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, creation, replacement, table_features
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.group_commit.group import queue_of
+from rowlock.transaction.lease_line import LeaseLine
 from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.state.shared import snapshot_of
 from rowlock.transaction.transaction import RERUNS, StagingTransaction, Table, Transaction, run_again
 from rowlock.transaction.two_phase.prepare import Wait
-from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation import foreign
 from rowlock_simulation.memory.columns import planned
 from rowlock_simulation.memory.engine import MemoryEngine

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
+from rowlock.conflict.change_feed import CHANGE_TYPE
 from rowlock.protocol.actions import Commit
-from rowlock.protocol.change_feed import CHANGE_TYPE
 
 Bag = Counter[tuple[Any, ...]]
 Rows = Iterable[Mapping[str, Any]]

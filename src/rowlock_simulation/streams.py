@@ -13,7 +13,7 @@ from typing import Any
 from rowlock.api.stream_source.options import StreamOptions, parse
 from rowlock.api.stream_source.source import TableStream
 from rowlock.api.stream_source.walk import Piece, Walk, parse as parse_offset
-from rowlock.conflict.changed_rows import changed_rows
+from rowlock.conflict.change_feed import changed_rows
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import InvalidInput
 from rowlock.transaction.transaction import Table

@@ -14,7 +14,7 @@ from rowlock import clock
 from rowlock.api.append import opened
 from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit.group import queue_of
-from rowlock.transaction.publish.abort_marker import ABORT, AbortMarker
+from rowlock.transaction.publish.outcome import ABORT, AbortMarker
 
 pytestmark = pytest.mark.spark
 

@@ -32,7 +32,7 @@ from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
 from rowlock.transaction import commit as loop, multi_table
 from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
-from rowlock.transaction.publish.abort_marker import ABORT
+from rowlock.transaction.publish.outcome import ABORT
 from rowlock.transaction.state import shared
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import MetadataChangedException
-from rowlock.parquet.row_ids import MaterializedIds
+from rowlock.parquet.rows import MaterializedIds
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.storage.local import LocalStore

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mutants import ROOT, edit, read_regressions
 
-OUT_OF_REACH = ("engines/spark/", "parquet/", "protocol/statistics.py", "protocol/bounds.py", "protocol/placement.py")
+OUT_OF_REACH = ("engines/spark/", "parquet/", "protocol/statistics.py", "protocol/bounds.py")
 SCRIPT = """
 import sys
 from rowlock_simulation.plans import plan_of

@@ -10,14 +10,15 @@ from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
 from rowlock.conditions import named
-from rowlock.conflict.changed_rows import changed_rows
+from rowlock.conflict import change_feed
+from rowlock.conflict.change_feed import changed_rows
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.reading import changes_frame, refuse_its_columns, session_zone
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import outside_the_log
-from rowlock.protocol import change_feed, column_mapping
+from rowlock.protocol import column_mapping
 from rowlock.protocol.actions import Commit, Metadata
 
 Bound = int | str | datetime.datetime

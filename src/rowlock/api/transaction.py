@@ -23,10 +23,10 @@ from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction import failed_attempt
+from rowlock.transaction.lease_line import LeaseLine
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.transaction import Options, StagingTransaction, Transaction
-from rowlock.transaction.waiting.lease_line import LeaseLine
 
 _SEVERAL = "TRANSACTION"
 

@@ -20,9 +20,9 @@ import numpy as np
 from pyroaring import BitMap64
 
 from rowlock.boundary.provenance import Counts, Mask, Origin, StoredCounts, counted, union_by_path
+from rowlock.conflict.change_feed import ChangeType
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.change_feed import ChangeType
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
 _FRESH = "\0fresh "

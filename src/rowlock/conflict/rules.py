@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock.conflict.value import Conflict, conflict_with
-from rowlock.protocol import in_commit, row_tracking
+from rowlock.protocol import commits, row_tracking
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK, differ_in_marks_only
@@ -101,8 +101,8 @@ HARMLESS_CHANGES: Mapping[str, PropertyChange] = {
     "delta.enableDeletionVectors": _turned_on("deletionVectors"),
     "delta.enableInCommitTimestamps": _turned_on("inCommitTimestamp"),
     "delta.checkpointPolicy": lambda old, new, features: new == "v2" and "v2Checkpoint" in features,
-    in_commit.ENABLEMENT_VERSION: lambda old, new, features: old is None,
-    in_commit.ENABLEMENT_TIMESTAMP: lambda old, new, features: old is None,
+    commits.ENABLEMENT_VERSION: lambda old, new, features: old is None,
+    commits.ENABLEMENT_TIMESTAMP: lambda old, new, features: old is None,
     row_tracking.ROW_ID_COLUMN: lambda old, new, features: old is None,
     row_tracking.COMMIT_VERSION_COLUMN: lambda old, new, features: old is None,
 }

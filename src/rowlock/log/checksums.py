@@ -14,7 +14,7 @@ import orjson
 
 from rowlock.exceptions import ChecksumWarning, StorageError
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import in_commit, names
+from rowlock.protocol import commits, names
 from rowlock.protocol.action_json import domain_json, metadata_from, metadata_json, protocol_from, protocol_json, txn_json
 from rowlock.storage.store import ObjectStore
 
@@ -34,7 +34,7 @@ def checksum(snapshot: Snapshot) -> bytes:
         "metadata": metadata_json(snapshot.metadata),
         "protocol": protocol_json(snapshot.protocol),
     }
-    if in_commit.first_version(snapshot.metadata.configuration) is not None:
+    if commits.first_version(snapshot.metadata.configuration) is not None:
         out["inCommitTimestampOpt"] = snapshot.timestamp_ms
     return orjson.dumps(out)
 

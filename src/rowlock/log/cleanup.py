@@ -33,7 +33,7 @@ from rowlock.log import replay
 from rowlock.log.checkpoint_reader import read_checkpoint, sidecars_of
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import in_commit, names
+from rowlock.protocol import commits, names
 from rowlock.protocol.names import LogFile
 from rowlock.protocol.properties import TableProperties
 from rowlock.storage.store import ObjectStore
@@ -156,7 +156,7 @@ def _choose(store: ObjectStore, properties: TableProperties, files: Sequence[Log
 
 def _stated_before(store: ObjectStore, properties: TableProperties, versions: Sequence[int], horizon: int) -> int:
     """The length of the leading run of versions whose in-commit timestamps are expired as well."""
-    first = in_commit.first_version(properties.configuration)
+    first = commits.first_version(properties.configuration)
     if first is None:
         return len(versions)
 

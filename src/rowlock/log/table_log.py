@@ -34,7 +34,7 @@ from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint, writes_v2
 from rowlock.log.segment import find_segment, list_log, newest_checkpoint
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import in_commit, names
+from rowlock.protocol import commits, names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
@@ -150,7 +150,7 @@ class TableLog:
         The time is the in-commit timestamp if the table has them, else the commit file's modification time, as in Delta.
         """
         out: list[tuple[int, int]] = []
-        stated = in_commit.first_version(self.latest().metadata.configuration)
+        stated = commits.first_version(self.latest().metadata.configuration)
         for file in list_log(self.store):
             if file.kind != "commit":
                 continue

@@ -20,12 +20,13 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary.effects import Change
 from rowlock.boundary.engine import refuse_on_append_only
+from rowlock.conflict import change_feed
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.vacuum import SKEW_MS, needed_paths, removed_since
-from rowlock.protocol import change_feed, clustering, paths, row_tracking
+from rowlock.protocol import clustering, paths, row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, FileKey, Metadata, Protocol, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.protocol.column_values import with_marks_of

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 
 from rowlock import clock, progress
 from rowlock.conditions import named
+from rowlock.conflict.change_feed import FOLDER
 from rowlock.exceptions import InvalidInput, VersionNotFound
 from rowlock.limits import limits
 from rowlock.log.replay import read_commit
@@ -33,7 +34,6 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, RemoveFile
-from rowlock.protocol.change_feed import FOLDER
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectMeta, ObjectStore, time_ms
 from rowlock.threads import side_by_side

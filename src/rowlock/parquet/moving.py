@@ -26,7 +26,7 @@ from rowlock.parquet.curves import Order, arranged
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, rows_schema
 from rowlock.parquet.reading import DataFile
-from rowlock.parquet.row_ids import held_ids, with_identities
+from rowlock.parquet.rows import held_ids, with_identities
 from rowlock.parquet.variants import has_variant
 from rowlock.parquet.writing import stored_rows, write_portions
 from rowlock.protocol.actions import AddFile

@@ -1,4 +1,5 @@
-"""Reads and writes few rows on the driver as Arrow tables, with a cache: small data files, and single rows of large ones.
+"""Reads and writes few rows on the driver as Arrow tables, with a cache: small data files, single rows of large ones, and the row ids and
+commit versions that data files hold in materialized columns (I6).
 
 Data files never change, so cached rows never go stale.  The values must be those that Spark would read
 (see `parquet.reading`); where that is not certain the methods return None and Spark must read the file.
@@ -10,10 +11,13 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowlock.boundary.effects import StagedFile
-from rowlock.caches import COLUMNS, ROWS, Cache
+from rowlock.boundary.row_identity import NONE, Identities, Materialized, Numbers
+from rowlock.caches import COLUMNS, ROW_IDS, ROWS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
@@ -24,6 +28,7 @@ from rowlock.parquet.writing import write_rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, living_mask
+from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.storage.store import ObjectStore
 
 
@@ -140,3 +145,66 @@ def _key(file: AddFile, snapshot: Snapshot) -> tuple[Hashable, ...]:
 
 def _size_of(table: pa.Table) -> int:
     return 1024 + int(table.nbytes)
+
+
+Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
+
+
+def with_identities(table: pa.Table, found: Identities, columns: MaterializedColumns) -> pa.Table:
+    """The rows with two more columns, the ids and commit versions that they keep; null where a row keeps none (see `without_empty`)."""
+    for name, numbers in zip(columns.names, (found.ids, found.commit_versions), strict=True):
+        table = table.append_column(name, pa.array(numbers, pa.int64(), mask=numbers == NONE))
+    return table
+
+
+def without_empty(table: pa.Table, columns: MaterializedColumns) -> pa.Table:
+    """The rows without those of the two columns that are null in every row: such a column need not be in the file."""
+    return table.drop_columns([n for n in columns.names if table.column(n).null_count == table.num_rows])
+
+
+class MaterializedIds:
+    """Reads and caches the row ids and commit versions that data files hold in materialized columns.  Thread-safe; driver only."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._kept: Cache[Stored] = Cache(ROW_IDS, lambda stored: 128 + sum(held.nbytes for held in stored if held is not None))
+
+    def forget(self) -> None:
+        """Empties the cache; needed where another table was created at the same place."""
+        self._kept.clear()
+
+    def at(self, columns: MaterializedColumns) -> Materialized:
+        """A function that reads the ids and commit versions of rows from these columns (see `row_identity.Materialized`)."""
+
+        def found(file: AddFile, positions: Numbers) -> tuple[Numbers, Numbers]:
+            nothing = np.full(len(positions), NONE, np.int64)
+            ids, versions = (nothing if held is None else held[positions] for held in self._stored(file, columns))
+            return ids, versions
+
+        return found
+
+    def count(self, file: AddFile) -> int:
+        """The physical number of rows in a file, from its footer."""
+        with open_parquet(self._store, file.path, file.size_bytes) as source:
+            return int(source.metadata.num_rows)
+
+    def _stored(self, file: AddFile, columns: MaterializedColumns) -> Stored:
+        key = (file.content, columns)
+        if (found := self._kept.get(key)) is not None:
+            return found
+        with open_parquet(self._store, file.path, file.size_bytes) as source:
+            names = set(source.schema_arrow.names)
+            held = [_numbers(source.read(columns=[name]).column(0)) if name in names else None for name in columns.names]
+        stored = held[0], held[1]
+        self._kept.put(key, stored)
+        return stored
+
+
+def held_ids(rows: pa.Table, columns: MaterializedColumns, num_rows: int) -> tuple[Numbers, Numbers]:
+    """The (ids, commit versions) of `num_rows` rows that were read with those of the two columns that their file has."""
+    ids, versions = (_numbers(rows.column(n)) if n in rows.column_names else np.full(num_rows, NONE, np.int64) for n in columns.names)
+    return ids, versions
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(column.cast(pa.int64()), NONE).to_numpy(), dtype=np.int64)

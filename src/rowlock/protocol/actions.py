@@ -16,8 +16,8 @@ import orjson
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 
 __all__ = [
-    "Action", "AddCdcFile", "AddFile", "Commit", "CommitInfo", "DeletionVectorDescriptor", "DomainMetadata", "FileKey", "Metadata", "Protocol",
-    "RemoveFile", "SetTransaction",
+    "Action", "AddCdcFile", "AddFile", "Commit", "CommitInfo", "DeletionVectorDescriptor", "DomainMetadata", "FileKey", "Metadata", "Placement",
+    "Protocol", "RemoveFile", "SetTransaction", "placement_of",
 ]  # fmt: skip
 
 FileKey = tuple[str, str | None]
@@ -270,3 +270,41 @@ class Commit:
     def paths(self) -> set[str]:
         """Every path that the commit adds or removes."""
         return {a.path for a in self.adds} | {r.path for r in self.removes}
+
+
+_INTO, _INFO, _WRITER, _FORMAT = "compactedInto", "compactionInfo", "rowlock", 2
+"""The tags of a remove that hold a placement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a compaction put the rows of a removed file: `rows` of them are in the file `into`, from position `offset`.
+
+    The rows that are live under the remove's deletion vector stand there contiguously, in their old order.  Only placements written by Rowlock in the
+    current format are trusted: the first format assumed the row order of large outputs, which was wrong in partitioned tables.  Rows without a
+    trusted placement are rebased, which only costs time.
+    """
+
+    into: str
+    offset: int
+    rows: int
+
+    def tags(self) -> dict[str, str]:
+        """The placement as tags of a remove action."""
+        info = {"writer": _WRITER, "format": _FORMAT, "offset": self.offset, "rows": self.rows}
+        return {_INTO: self.into, _INFO: orjson.dumps(info).decode()}
+
+
+def placement_of(remove: RemoveFile) -> Placement | None:
+    """The placement that a remove's tags describe; None if there is none that can be trusted."""
+    tags: Mapping[str, str] = remove.tags or {}
+    if _INTO not in tags or _INFO not in tags:
+        return None
+    try:
+        info = orjson.loads(tags[_INFO])
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(info, dict) or info.get("writer") != _WRITER or info.get("format") != _FORMAT:
+        return None
+    offset, rows = info.get("offset"), info.get("rows")
+    return Placement(tags[_INTO], offset, rows) if isinstance(offset, int) and isinstance(rows, int) else None

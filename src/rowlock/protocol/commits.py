@@ -1,12 +1,16 @@
-"""Parses commit files into `Commit` values, and serializes them.
+"""Parses commit files into `Commit` values, serializes them, and gives them in-commit timestamps.
 
 One JSON object per line, commitInfo first.  Unknown actions are ignored, as the protocol asks; everything
-else that cannot be parsed is reported as damage (I9).  No path is added or removed twice (I4).  Pure.
+else that cannot be parsed is reported as damage (I9).  No path is added or removed twice (I4).
+
+In-commit timestamps always increase, whatever clocks and file systems do; a table has them from the version that its two enablement
+properties name, or else from its first version.  Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,6 +18,7 @@ import orjson
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import Action, AddCdcFile, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.properties import TableProperties
 
 _FILES: dict[str, Callable[[dict[str, Any], str | None], Any]] = {"add": action_json.add_from, "remove": action_json.remove_from}
 _PARSERS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -144,3 +149,42 @@ def _info_json(info: CommitInfo) -> dict[str, Any]:
     if "userMetadata" in raw and not isinstance(raw["userMetadata"], (str, type(None))):
         raise InvalidInput(f"userMetadata must be a string, not {type(raw['userMetadata']).__name__}")
     return raw
+
+
+ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
+ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def with_commit_timestamp(info: Mapping[str, Any], configuration: Mapping[str, str], last_ms: int | None) -> dict[str, Any]:
+    """The commitInfo with an in-commit timestamp later than the head's; unchanged if the table has no in-commit timestamps.
+
+    `last_ms` is the head's timestamp, None for the first commit of a table.  Computed again for every put.
+    """
+    if not TableProperties(configuration).in_commit_timestamps:
+        return dict(info)
+    at = info["timestamp"] if last_ms is None else max(info["timestamp"], last_ms + 1)
+    return {"inCommitTimestamp": at, **info, "timestamp": at}
+
+
+def first_version(configuration: Mapping[str, str]) -> int | None:
+    """The first version whose commit has an in-commit timestamp; None if the table has none."""
+    if not TableProperties(configuration).in_commit_timestamps:
+        return None
+    since = configuration.get(ENABLEMENT_VERSION, "0")
+    return int(since) if since.isdigit() else 0
+
+
+def with_enablement(before: Metadata, after: Metadata, version: int, timestamp_ms: int) -> Metadata:
+    """The metadata of commit `version`, with the enablement properties if in-commit timestamps were not on from the first version."""
+    had, has = (TableProperties(m.configuration).in_commit_timestamps for m in (before, after))
+    if not has:
+        return after
+    since = (
+        {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
+        if not had
+        else {k: before.configuration[k] for k in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP) if k in before.configuration}
+    )
+    others = {
+        k: v for k, v in after.configuration.items() if k not in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+    }  # RESTORE may bring back old enablement properties
+    return replace(after, configuration={**others, **since})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from rowlock.conditions import Condition, named
 from rowlock.exceptions import StatementRefused
-from rowlock.protocol import in_commit, row_tracking
+from rowlock.protocol import commits, row_tracking
 from rowlock.protocol.actions import AddFile, Metadata, Protocol, RemoveFile
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.column_values import DEFAULTS, column_defaults
@@ -86,7 +86,7 @@ _WIDENING = Removal(
     {_WIDENING_ON: None},
     lambda action: isinstance(action, Metadata) and has_type_changes(action),
 )
-_IN_COMMIT = (_TIMES_ON, in_commit.ENABLEMENT_VERSION, in_commit.ENABLEMENT_TIMESTAMP)
+_IN_COMMIT = (_TIMES_ON, commits.ENABLEMENT_VERSION, commits.ENABLEMENT_TIMESTAMP)
 REMOVALS: Mapping[str, Removal] = {
     "checkConstraints": Removal(
         lambda u: _first(f"property {key} is a CHECK constraint" for key in _constraints(u)),
@@ -112,7 +112,7 @@ REMOVALS: Mapping[str, Removal] = {
     "vacuumProtocolCheck": Removal(lambda u: None, history=lambda action: False),
     "inCommitTimestamp": Removal(
         lambda u: _first(f"property {n} = {v!r} is set" for n in _IN_COMMIT if (v := u.metadata.configuration.get(n, "false").strip().lower()) != "false"),
-        {_TIMES_ON: "false", in_commit.ENABLEMENT_VERSION: None, in_commit.ENABLEMENT_TIMESTAMP: None},
+        {_TIMES_ON: "false", commits.ENABLEMENT_VERSION: None, commits.ENABLEMENT_TIMESTAMP: None},
     ),
     "domainMetadata": Removal(lambda u: _first(f"metadata domain {d} exists" for d in sorted(u.domains))),
     row_tracking.FEATURE: Removal(

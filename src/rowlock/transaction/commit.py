@@ -17,13 +17,13 @@ from rowlock.locks.turns import TurnRequest
 from rowlock.log import checksums
 from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
+from rowlock.transaction.lease_line import turn_of
 from rowlock.transaction.publish import manifests, outcome
 from rowlock.transaction.state import phases
 from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import logger
-from rowlock.transaction.waiting.lease_line import turn_of
 
 Put = Callable[[], list[Over] | None]
 

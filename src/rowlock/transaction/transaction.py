@@ -29,13 +29,13 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.transaction.definition import creation
 from rowlock.transaction.failed_attempt import record, work_of
+from rowlock.transaction.lease_line import LeaseLine
 from rowlock.transaction.rebase.onto_head import check_source, stage, stage_appends
 from rowlock.transaction.staged_statements import commit
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import OpenTable, Pending
 from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.two_phase import close  # noqa: F401 - it registers the functions that settle what is open in a table
-from rowlock.transaction.waiting.lease_line import LeaseLine
 
 __all__ = ["Options", "Table", "Transaction"]
 

@@ -15,11 +15,11 @@ import orjson
 
 from rowlock import clock
 from rowlock.boundary.row_identity import NONE, Identities, Materialized, Numbers, columns_of
+from rowlock.conflict.change_feed import CHANGE_TYPE, FOLDER, ChangeType, cdc_action
 from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, ChangeType, cdc_action
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import PrimitiveType, StructType
 from rowlock.storage.open import locate, missing_file

@@ -10,9 +10,9 @@ from rowlock.boundary.engine import Statement
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
+from rowlock.transaction.lease_line import LeaseLine
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Options, StagingTransaction, Table, Transaction
-from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation.memory.rules import Change, InsertRule, MatchedRule, MergeRule, NewRows, RowRule
 from rowlock_simulation.memory.skipping import predicate_of, predicate_of_merge
 from rowlock_simulation.memory.sql import script as scripts

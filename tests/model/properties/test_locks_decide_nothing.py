@@ -22,10 +22,10 @@ from rowlock.locks import turns
 from rowlock.locks.lease import Leases
 from rowlock.protocol.properties import KNOBS
 from rowlock.storage.registers import ObjectRegisters
+from rowlock.transaction import lease_line
+from rowlock.transaction.lease_line import LeaseLine
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.waiting import lease_line
-from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation.memory.sql.script import Script
 from rowlock_simulation.memory.statements import operation, parameters, run, statements_of
 from rowlock_simulation.serial import SerialTable

@@ -10,9 +10,9 @@ from rowlock import clock
 from rowlock.advice.advice import advise, lock_for
 from rowlock.advice.history import History, Run
 from rowlock.log.table_log import TableLog
+from rowlock.transaction.lease_line import REREAD_COMMITS, REREAD_S, advised_lock
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Table
-from rowlock.transaction.waiting.lease_line import REREAD_COMMITS, REREAD_S, advised_lock
 from rowlock_simulation.memory.engine import MemoryEngine
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run

@@ -13,10 +13,11 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
+from rowlock.conflict import change_feed
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.log.table_log import TableLog
 from rowlock.parquet.writing import write_file
-from rowlock.protocol import change_feed, names, statistics
+from rowlock.protocol import names, statistics
 from rowlock.protocol.actions import CommitInfo, Metadata, Protocol, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.delta_properties import DELTA_PROPERTIES, DeltaProperty

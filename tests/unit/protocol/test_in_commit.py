@@ -7,7 +7,7 @@ from itertools import pairwise
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
+from rowlock.protocol.commits import with_commit_timestamp, with_enablement
 from rowlock.transaction.definition import creation
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import commit, stage

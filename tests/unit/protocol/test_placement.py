@@ -7,8 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from rowlock.protocol.actions import RemoveFile
-from rowlock.protocol.placement import Placement, placement_of
+from rowlock.protocol.actions import Placement, RemoveFile, placement_of
 
 
 def removed(tags: dict[str, str] | None) -> RemoveFile:

@@ -28,11 +28,11 @@ from rowlock.storage.registers import ObjectRegisters
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
 from rowlock.transaction.definition import alteration, creation, replacement, table_features
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.lease_line import LeaseLine
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import PHASES, Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.waiting.lease_line import LeaseLine
 from rowlock_simulation.memory.engine import MemoryEngine
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run

@@ -19,7 +19,7 @@ from rowlock.api.stream_source.options import LATEST, StreamOptions, parse as pa
 from rowlock.api.stream_source.tracking import Tracked, TrackingLog, check_allowed, differs, evolved
 from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece, Position, Room, StreamOffset, Walk, parse
 from rowlock.conditions import named
-from rowlock.conflict.changed_rows import Changed, changed_rows
+from rowlock.conflict.change_feed import Changed, changed_rows
 from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType

@@ -18,10 +18,11 @@ from rowlock.api.change_feed import writes_columns_anew
 from rowlock.api.schema_compatibility import changed, unreadable
 from rowlock.api.stream_source.options import StreamOptions
 from rowlock.conditions import named
+from rowlock.conflict import change_feed
 from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol import change_feed, column_mapping
+from rowlock.protocol import column_mapping
 from rowlock.protocol.actions import AddFile, Commit, Metadata
 
 NOTHING, CHANGE, AFTER_CHANGE = -100, -20, -19

@@ -28,8 +28,7 @@ from rowlock.engines.spark.statements.row_comparison import differing, differing
 from rowlock.engines.spark.write.writer import copy_slices, write_changes
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, driver_block, keep_rows, logical, recast
-from rowlock.parquet.row_ids import without_empty
-from rowlock.parquet.rows import Rows
+from rowlock.parquet.rows import Rows, without_empty
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.column_values import Identity

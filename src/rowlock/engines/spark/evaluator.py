@@ -25,8 +25,7 @@ from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.row_ids import MaterializedIds, with_identities
-from rowlock.parquet.rows import Rows
+from rowlock.parquet.rows import MaterializedIds, Rows, with_identities
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY, is_char
 from rowlock.protocol.column_values import Identity, column_defaults, generated_columns, identity_columns

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from rowlock import progress
+from rowlock.conflict.change_feed import CHANGE_TYPE
 from rowlock.display import first_line
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
 from rowlock.limits import limits
@@ -26,7 +27,6 @@ from rowlock.parquet.physical import Doubtful, rows_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol import bounds, paths, row_tracking, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.change_feed import CHANGE_TYPE
 from rowlock.protocol.deletion_vector import living_mask, positions_except
 from rowlock.protocol.schema import ColumnPath, DataType
 from rowlock.storage.store import ObjectStore

@@ -18,9 +18,9 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, paths, row_tracking
 from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.column_values import with_marks_of
+from rowlock.protocol.commits import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
 from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import check_writable, supporting
-from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
 from rowlock.protocol.properties import column_mapping_mode, validate_together
 from rowlock.storage.open import is_table, real_place
 from rowlock.storage.store import ObjectStore

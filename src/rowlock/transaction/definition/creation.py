@@ -19,10 +19,9 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, features, row_tracking, schema as schemas, schema_fit
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.clustering import is_key_type, possible_keys
-from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.commits import serialize_commit, with_commit_timestamp
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
-from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import MANIFESTS, TableProperties, is_true, no_manifests, validate_properties, validate_together
 from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
 from rowlock.transaction.commit import commit

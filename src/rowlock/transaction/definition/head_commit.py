@@ -20,6 +20,7 @@ from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata
 from rowlock.protocol.features import check_writable, supporting
 from rowlock.storage.store import ObjectStore, discard
 from rowlock.transaction import commit as loop, failed_attempt
+from rowlock.transaction.lease_line import LeaseLine
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.rebase import fail_policy, log_chain
 from rowlock.transaction.state import phases
@@ -28,7 +29,6 @@ from rowlock.transaction.state.phases import Observer, current_observer, reached
 from rowlock.transaction.state.proposal import Over, Single
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
-from rowlock.transaction.waiting.lease_line import LeaseLine
 
 _BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
 """The rules without that for files which both removed, so that a compaction is no conflict; asked under `granularity=row`."""

@@ -42,7 +42,7 @@ from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit import group
 from rowlock.transaction.group_commit.group import Lot, Member, PostedAppends, Queue
 from rowlock.transaction.publish import outcome
-from rowlock.transaction.publish.abort_marker import AbortMarker
+from rowlock.transaction.publish.outcome import AbortMarker
 from rowlock.transaction.state.shared import SharedState
 
 FOLDER = "_rowlock/queue"

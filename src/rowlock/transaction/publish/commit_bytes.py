@@ -11,8 +11,7 @@ from rowlock.boundary import row_identity
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import CommitInfo, Metadata, SetTransaction
 from rowlock.protocol.column_values import with_marks_of
-from rowlock.protocol.commits import serialize_commit
-from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
+from rowlock.protocol.commits import serialize_commit, with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
 from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters, times
 from rowlock.transaction.state.call import settings, user_metadata, writer

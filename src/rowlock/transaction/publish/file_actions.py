@@ -17,12 +17,11 @@ from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.boundary.effects import Effects, Loss, RowBlock, StagedFile, changes_of, needs_no_change_files
 from rowlock.boundary.engine import AppendEngine, Engine
+from rowlock.conflict import change_feed as feed
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import change_feed as feed
-from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, RemoveFile
+from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Placement, RemoveFile
 from rowlock.protocol.features import vectors_allowed
-from rowlock.protocol.placement import Placement
 from rowlock.protocol.statistics import widened
 from rowlock.transaction.state.pending import CopyKey, Staging
 from rowlock.transaction.state.shared import Vectors

@@ -21,9 +21,8 @@ from rowlock.boundary.effects import Effects, RowBlock
 from rowlock.boundary.engine import Program
 from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, live_slice
-from rowlock.protocol.actions import AddFile, Commit, RemoveFile
+from rowlock.protocol.actions import AddFile, Commit, Placement, RemoveFile, placement_of
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except
-from rowlock.protocol.placement import Placement, placement_of
 
 Positions = npt.NDArray[np.int64]
 

@@ -2,7 +2,7 @@
 
 Each kind of commit is one class: the statements of a transaction (`staged_statements`), the appends that share a version
 (`group_commit.lead`), what follows from the head alone, such as RESTORE and every ALTER (`definition.head_commit`), a new table
-(`definition.creation`), and the marker of a transaction that gave up (`publish.abort_marker`).
+(`definition.creation`), and the marker of a transaction that gave up (`publish.outcome`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from rowlock.boundary.row_identity import Numbers, columns_of, identities_in
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.row_ids import MaterializedIds
+from rowlock.parquet.rows import MaterializedIds
 from rowlock.protocol import prepared as versions
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
@@ -36,9 +36,9 @@ from rowlock.protocol.prepared import CLOSE, Prepared, open_version
 from rowlock.storage.open import beside
 from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
 from rowlock.transaction.commit import commit
-from rowlock.transaction.publish.abort_marker import AbortMarker
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.publish.file_actions import FileActions, file_actions
+from rowlock.transaction.publish.outcome import AbortMarker
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Staging
 from rowlock.transaction.state.proposal import Over, Single

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any, Literal
 
 from rowlock import clock, threads
+from rowlock.conflict import change_feed
 from rowlock.exceptions import CommitUnknown, RowlockError, StorageError, UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import change_feed, row_tracking
+from rowlock.protocol import row_tracking
 from rowlock.protocol.features import vectors_allowed
 from rowlock.protocol.prepared import PREPARE, Home, Prepared, opens, post_key, relative_place
 from rowlock.storage.store import discard

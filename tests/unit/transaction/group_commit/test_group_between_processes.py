@@ -39,7 +39,7 @@ from rowlock.transaction.group_commit.between_processes import FOLDER, Post
 from rowlock.transaction.group_commit.group import Lot, Member, queue_of
 from rowlock.transaction.group_commit.lead import LedAppends
 from rowlock.transaction.publish import outcome
-from rowlock.transaction.publish.abort_marker import ABORT
+from rowlock.transaction.publish.outcome import ABORT
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from rowlock_simulation.memory.sql.script import parse

@@ -24,7 +24,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
 from rowlock.conditions import named
-from rowlock.conflict.changed_rows import Changed
+from rowlock.conflict.change_feed import CHANGE_TYPE, Changed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import Constants, check_names, empty_frame, local_frame, table_schema
@@ -34,7 +34,6 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.change_feed import CHANGE_TYPE
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import MERGE_SCHEMA

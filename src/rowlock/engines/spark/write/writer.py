@@ -21,6 +21,7 @@ from pyspark.sql.types import DataType as SparkType, LongType, StructField, Stru
 from rowlock import clock
 from rowlock.boundary.effects import Change, StagedFile
 from rowlock.boundary.row_identity import identities_in
+from rowlock.conflict.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.driver_rows import read_slices
@@ -36,7 +37,6 @@ from rowlock.parquet.physical import names_in_files
 from rowlock.parquet.writing import PartitionValues, codec_of
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names

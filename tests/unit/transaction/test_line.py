@@ -18,13 +18,13 @@ from rowlock.locks.lease import TABLE, Lease, Leases, Scope
 from rowlock.log.snapshot import Snapshot
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
+from rowlock.transaction import lease_line
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.lease_line import LeaseLine, scopes_under
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
 from rowlock.transaction.transaction import Planned, StagingTransaction, run as run_plan
-from rowlock.transaction.waiting import lease_line
-from rowlock.transaction.waiting.lease_line import LeaseLine, scopes_under
 from rowlock_simulation.memory.sql.script import Append, Delete, Optimize, Overwrite, Script, parse
 from rowlock_simulation.memory.statements import run, statements_of
 from support.locks.clocks import TestClock
