@@ -151,7 +151,7 @@ _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "
 
 def _non_null_actions(column: pa.Array, name: str) -> Iterator[dict[str, Any]]:
     """The non-null actions in a column, as dicts, maps included; some writers store a struct of nulls instead of null."""
-    for value in column.drop_null().to_pylist(maps_as_pydicts="lossy"):
+    for value in column.drop_null().to_pylist(maps_as_pydicts="lossy") if column.null_count < len(column) else ():
         if value.get(_REQUIRED[name]) is not None:
             yield value
 

@@ -103,11 +103,11 @@ def _add_of(row: tuple[Any, ...]) -> AddFile:
 
 def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
     """A frame of the `add` column of a checkpoint of the table at `root`; rows without a path are left out."""
-    valid = pc.is_valid(pc.struct_field(adds, ["path"]))
-    adds = adds if pc.all(valid).as_py() else adds.filter(valid)
+    if adds.null_count or adds.field("path").null_count:
+        adds = adds.filter(pc.is_valid(pc.struct_field(adds, ["path"])))
     columns = _pick(adds, FROM_ADD)
-    vectors = _field(adds, "deletionVector")
-    columns |= _pick(vectors, FROM_VECTOR) if vectors is not None else {}
+    if adds.type.get_field_index("deletionVector") >= 0:
+        columns |= _pick(pc.struct_field(adds, ["deletionVector"]), FROM_VECTOR)
     path = columns["path"]
     if "size" not in columns or columns["size"].null_count:
         raise ValueError("an add action lacks its size")
@@ -136,8 +136,5 @@ def rows_at(mask: Any) -> np.ndarray[Any, Any]:
 
 
 def _pick(struct: pa.StructArray, fields: Sequence[tuple[str, str, pa.DataType]]) -> dict[str, pa.Array]:
-    return {ours: column.cast(type_) for theirs, ours, type_ in fields if (column := _field(struct, theirs)) is not None}
-
-
-def _field(struct: pa.StructArray, name: str) -> pa.Array | None:
-    return pc.struct_field(struct, [name]) if struct.type.get_field_index(name) >= 0 else None
+    columns = dict(zip((f.name for f in struct.type), struct.flatten(), strict=True))
+    return {ours: columns[theirs].cast(type_) for theirs, ours, type_ in fields if theirs in columns}

@@ -261,7 +261,7 @@ class RemoteStore:
         try:
             return Committed(_tag(self._requests.put_if(key, data, mode)))
         except Failure as e:
-            failure = e
+            failure = e.with_traceback(None)  # which would hold this frame, that holds it, and those of all callers until the garbage is collected
         status, text = _status(failure), self._describe(failure)
         if status == 412 or (status == 409 and "BlobAlreadyExists" in str(failure)):
             return Lost()
@@ -376,7 +376,7 @@ class RemoteStore:
             try:
                 return call()
             except Failure as e:
-                failure = e
+                failure = e.with_traceback(None)
             status = _status(failure)
             if status == 404 or isinstance(failure, FileNotFoundError):
                 if _NO_BUCKET.search(str(failure)):

@@ -44,7 +44,7 @@ class Network:
             if kind == "sent twice":  # by a proxy: the client gets the answer to the second one
                 answer = do()
         except Exception as e:  # noqa: BLE001 - the server's answer
-            answer = e
+            answer = e.with_traceback(None)
         s.note(f"{what} {key}: {'done' if not isinstance(answer, Exception) else type(answer).__name__}")
         if kind == "crash after":
             wire.die()
@@ -55,7 +55,10 @@ class Network:
         if s.random.random() < _ANSWERS_TRAVEL:
             wire.travel()
         if isinstance(answer, Exception):
-            raise answer
+            try:
+                raise answer
+            finally:
+                del answer  # the error would hold this frame, and this frame the error
         return answer
 
     def _late(self, what: str, key: str, do: Callable[[], object]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from collections import Counter
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -12,6 +16,7 @@ from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock.locks import turns
 from rowlock.storage import open_store
+from rowlock.storage.store import Lost, NotFound, ObjectStore
 from rowlock.transaction.group_commit import group
 from rowlock_simulation.memory.sql.script import parse
 from servers.minio import Minio, options
@@ -69,3 +74,25 @@ def test_requests_of_a_steady_append_without_spark(minio: Minio, monkeypatch: py
         assert proxy.counts() - before == {"PUT": 3, "GET": 5, "HEAD": 2}, "a put that is lost, its version, the two after it, what is not there yet"
     finally:
         proxy.stop()
+
+
+@pytest.mark.parametrize("ask", [lambda store: store.get("missing"), lambda store: store.put_if_absent("there", b"2")], ids=["missing", "lost put"])
+def test_a_refused_request_holds_nothing_of_its_callers(minio: Minio, ask: Callable[[ObjectStore], object]) -> None:
+    """Each look for the next version is one: an error that holds its own frame would keep what all callers have in hand until the garbage is collected."""
+
+    class Held:
+        pass
+
+    def caller(store: ObjectStore) -> weakref.ref[Held]:
+        held = Held()
+        with contextlib.suppress(NotFound):
+            assert ask(store) == Lost()
+        return weakref.ref(held)
+
+    store = open_store(minio.fresh_root(), minio.storage_options)
+    store.put("there", b"1")
+    gc.disable()
+    try:
+        assert caller(store)() is None
+    finally:
+        gc.enable()
