@@ -167,7 +167,7 @@ def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair])
 def _lock_text(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> str:
     """Why this lock; empty where there is too little evidence."""
     if not measured.changes and not measured.failed:
-        appends = f"All {count(measured.appends, 'commit')} only add rows: appends never conflict, and need no lock."
+        appends = f"No commit changed a row ({count(measured.appends, 'append')}): appends never conflict, and need no lock."
         return appends if measured.appends else "No commit changed a row yet."
     if measured.changes + measured.failed < ENOUGH:
         return ""

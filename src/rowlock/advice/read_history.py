@@ -13,9 +13,8 @@ import orjson
 
 from rowlock.advice import attempts
 from rowlock.advice.history import FileChanges, History, Layout, Run, in_order, run_of_attempt, run_of_commit
-from rowlock.exceptions import TableNotFound
 from rowlock.limits import limits
-from rowlock.log.segment import list_log
+from rowlock.log.segment import list_log, no_table
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
@@ -38,7 +37,7 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
     """
     files = [f for f in list_log(store) if f.kind == "commit"]
     if not files:
-        raise TableNotFound("there is no Delta table here", table=store.root)
+        raise no_table(store.root)
     wanted = files[-limit:] if limit > 0 else []
     before = previous if previous is not None and previous.table == store.root else History(store.root)
     known, partition_of = dict(before.by_version), dict(before.partition_of)

@@ -128,10 +128,9 @@ def _headline(history: History) -> Text:
     commits, text = history.commits, Text(history.table, style="bold")
     if not commits:
         return text.append("  no commits", style="not bold")
-    rebased = sum(r.rounds > 0 for r in commits)
-    failed = len(history.failed) + history.unrecorded
     span = f"version {commits[0].version}" if len(commits) == 1 else f"versions {commits[0].version} to {commits[-1].version}"
-    text.append(f"  {span}: {len(commits):,} commits, {rebased:,} of them rebased, {failed:,} failed tries", style="not bold")
+    tries = display.count(len(history.failed) + history.unrecorded, "failed try", "failed tries")
+    text.append(f"  {span}: {display.count(len(commits), 'commit')}, {sum(r.rounds > 0 for r in commits):,} of them rebased, {tries}", style="not bold")
     grouped = [r.group_size for r in commits if r.group_size > 1]
     return text.append(f"; {sum(grouped):,} appends share {len(grouped):,} version{'s' if len(grouped) > 1 else ''}", style="not bold") if grouped else text
 
@@ -235,7 +234,8 @@ def advise_on(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, s
 
 def print_advice(history: History, advice: Advice, console: Console) -> None:
     """Prints the advice: first the properties to set, then the reasons."""
-    what = f"advice from {len(history.commits):,} commits and {len(history.failed) + history.unrecorded:,} failed tries"
+    tries = display.count(len(history.failed) + history.unrecorded, "failed try", "failed tries")
+    what = f"advice from {display.count(len(history.commits), 'commit')} and {tries}"
     console.print(Text(history.table, style="bold").append(f"  {what}", style="not bold"), soft_wrap=True)
     console.print()
     if advice.settings:

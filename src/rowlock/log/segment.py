@@ -43,11 +43,19 @@ def list_log(store: ObjectStore, from_version: int = 0) -> list[LogFile]:
     return sorted(files, key=lambda f: (f.version, f.key))
 
 
+def no_table(place: str, condition: Condition | None = None) -> TableNotFound:
+    """The error for a place without a log, by default with the condition that Delta has for it."""
+    condition = condition or named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{place}`")
+    return TableNotFound(
+        "there is no Delta table here: correct the path, or create the table (rowlock.append and rowlock.write do)", table=place, condition=condition
+    )
+
+
 def list_table(store: ObjectStore) -> list[LogFile]:
     """The files of the whole log, as `list_log` sorts them.  Raises TableNotFound where none is a commit or a checkpoint."""
     files = list_log(store)
     if not any(f.kind == "commit" or f.is_checkpoint for f in files):
-        raise TableNotFound("there is no Delta table here: correct the path", table=store.root)
+        raise no_table(store.root)
     return files
 
 
@@ -63,11 +71,7 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
         first = names.commit_key(0)  # a listing may not show a table that was just created
         size = store.head(first)
         if size is None or (file := names.parse(first, size_bytes=size)) is None:
-            raise TableNotFound(
-                "there is no Delta table here: correct the path, or create the table (rowlock.append and rowlock.write do)",
-                table=store.root,
-                condition=named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{store.root}`"),
-            )
+            raise no_table(store.root)
         files = [file]
     return _listed_or_found(store, files, version)
 

@@ -28,11 +28,11 @@ from dataclasses import replace
 from rowlock import clock, display
 from rowlock.caches import COMMITS, Cache
 from rowlock.conditions import named
-from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, VersionNotFound
+from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint, writes_v2
-from rowlock.log.segment import find_segment, list_log, newest_checkpoint
+from rowlock.log.segment import find_segment, list_log, newest_checkpoint, no_table
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import commits, names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
@@ -139,7 +139,7 @@ class TableLog:
         """
         times = self.commit_times()
         if not times:
-            raise TableNotFound("there is no Delta table here", table=self.table, condition=named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{self.table}`"))
+            raise no_table(self.table)
         if timestamp_ms < times[0][1] or timestamp_ms > times[-1][1]:
             raise outside_the_log(timestamp_ms, times, zone, self.table)
         return self.at(next(version for version, at in reversed(times) if at <= timestamp_ms))
@@ -198,8 +198,7 @@ class TableLog:
         """The commits that the log still contains, newest first, without their file actions; raises TableNotFound."""
         versions = [f.version for f in list_log(self.store) if f.kind == "commit"]
         if not versions:
-            condition = named("DELTA_TABLE_ONLY_OPERATION", tableName=f"`{self.table}`", operation="DESCRIBE HISTORY")
-            raise TableNotFound("there is no Delta table here", table=self.table, condition=condition)
+            raise no_table(self.table, named("DELTA_TABLE_ONLY_OPERATION", tableName=f"`{self.table}`", operation="DESCRIBE HISTORY"))
         out: list[Commit] = []
         for version in reversed(versions):
             if limit is not None and len(out) >= limit:

@@ -35,7 +35,7 @@ def test_appends_need_no_lock() -> None:
     history = recorded("appends_only")
     found = advise(history)
     assert (found.lock, dict(found.settings), found.thin) == ("none", {}, "")
-    assert found.reasons[0].text == "All 61 commits only add rows: appends never conflict, and need no lock."
+    assert found.reasons[0].text == "No commit changed a row (61 appends): appends never conflict, and need no lock."
     assert found.costs.appends == 61 and found.costs.lost_s == 0
     assert sum(len(history.overlapping(r)) for r in history.commits) > 60, "they did run beside each other"
 

@@ -131,7 +131,16 @@ def test_rows_names_and_operations_are_shown_as_text(tmp_path: Path) -> None:
     assert "[red]W\ufffd" in rowlock("history", path)
 
 
-@pytest.mark.parametrize("command", ["conflicts", "advise"])
-def test_no_table_is_one_clear_line(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["conflicts", "advise", "history", "show", "check", "repair", "settle", "optimize", "vacuum"])
+def test_no_table_is_one_line_with_a_remedy(command: str, tmp_path: Path) -> None:
+    """I9: every command that takes a table names the condition, what to do and the place."""
     done = CliRunner().invoke(app, [command, str(tmp_path)], env={"COLUMNS": str(WIDTH)})
-    assert done.exit_code == 2 and "there is no Delta table here" in done.output and "Traceback" not in done.output
+    text = f"error: [DELTA_MISSING_DELTA_TABLE] there is no Delta table here: correct the path, or create the table (rowlock.append and rowlock.write do) [table {tmp_path}]"
+    assert done.exit_code == 2 and done.output.splitlines() == [text]
+
+
+def test_one_commit_is_not_counted_as_several(tmp_path: Path) -> None:
+    append(str(tmp_path / "t"), pa.table({"id": [1]}))
+    assert "version 0: 1 commit, 0 of them rebased, 0 failed tries" in rowlock("conflicts", str(tmp_path / "t"))
+    advised = rowlock("advise", str(tmp_path / "t"))
+    assert "advice from 1 commit and 0 failed tries" in advised and "No commit changed a row (1 append): appends never conflict" in advised
