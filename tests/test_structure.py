@@ -14,12 +14,12 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2155,  # Limits, caches, exceptions, and the seams of clock and threads.
     "advice": 1618,  # The history of a table, failed attempts and what they advise.
-    "api": 8179,  # Every public call.
+    "api": 8162,  # Every public call.
     "boundary": 747,  # What crosses between transactions and engines.
     "cli": 3063,  # The command line, its reports and the demos.
     "conflict": 900,  # What winners did, which of it is a conflict, and the change data feed, whose tables and actions were told in protocol.
     "engines/appends": 369,  # Rows as Arrow tables, without Spark.
-    "engines/spark": 10797,  # All that runs on Spark.
+    "engines/spark": 10815,  # All that runs on Spark, its planning behind one object; api has 17 lines less for that.
     "locks": 539,  # Leases and turns.
     "log": 2123,  # Snapshots out of storage; checkpoints and clean-up.
     "maintenance": 2439,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.

@@ -122,7 +122,7 @@ def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[
     """A source that reads the target is known as such, under Spark's name for the folder."""
     from rowlock.engines.spark.statements.sources import versions_read
 
-    evaluator = table._handle.evaluator
+    evaluator = table._handle.engine.evaluator
     return versions_read(evaluator, rowlock.read(spark, root, storage_options=options), 99) != ()
 
 

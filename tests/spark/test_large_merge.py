@@ -71,7 +71,7 @@ def test_a_source_of_few_wide_rows_lies_in_files(spark, table_path, monkeypatch)
     make(spark, table_path, [(1, "a"), (2, "b")], "id int, s string")
     source = spark.createDataFrame([(2, "w" * 3000), (3, "c")], "id int, s string")
     table = DeltaTable.forPath(spark, table_path)
-    evaluator = table._handle.evaluator
+    evaluator = table._handle.engine.evaluator
     wide, narrow = pin(evaluator, source), pin(evaluator, source.where("id = 3"))
     assert (wide.table, wide.num_rows, sum(n for _, _, n in wide.files)) == (None, 2, 2) and narrow.table is not None
     wide.release(evaluator)

@@ -80,7 +80,7 @@ def test_every_type_on_both_ways(spark: SparkSession, table_path: str, monkeypat
     found = {}
     for way, local in (("driver", 20_000), ("spark", -1)):
         set_limits(monkeypatch, small=0, local=local)
-        assert (row_comparison._on_driver(handle.evaluator, (sides[0], before)) is not None) == (way == "driver")
+        assert (row_comparison._on_driver(handle.engine.evaluator, (sides[0], before)) is not None) == (way == "driver")
         found[way] = engine.differ(sides[0], before, sides[1], after, 1000)
         assert engine.differ(sides[0], before, sides[0], before, 1000) == []
         assert sorted(r["id"] for r in found[way]) == sorted([*range(len(CELLS))] * 2)

@@ -100,14 +100,13 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 
 
 def _plan(table: DeltaTable, condition: str) -> RowPlan:
-    from rowlock.engines.spark.statements.row_statements import delete_statement
-
-    plan: Any = delete_statement(table._handle.evaluator, table._handle.state.refresh(), condition, None).payload
+    (statement,), _ = table._handle.planner.delete(table._handle.state.refresh(), condition, None)
+    plan: Any = statement.payload
     return plan
 
 
 def _kept(table: DeltaTable, plan: RowPlan, arrow: Any, *, ask_spark: bool) -> tuple[RowMask | None, Any]:
-    evaluator, mask = table._handle.evaluator, plan.mask
+    evaluator, mask = table._handle.engine.evaluator, plan.mask
     if mask is None:
         return None, np.ones(arrow.num_rows, bool)
 
@@ -149,7 +148,9 @@ def test_no_row_is_missed(spark: SparkSession, table: DeltaTable, monkeypatch: p
         for n, condition in enumerate(conditions):
             true = np.asarray(answers.column(n).to_numpy(), dtype=bool)
             plan = _plan(table, condition)
-            met = driver_rows.rows_that_meet(table._handle.evaluator, arrow.select(list(plan.columns)), plan.relation, plan.resolved.condition, plan.session)
+            met = driver_rows.rows_that_meet(
+                table._handle.engine.evaluator, arrow.select(list(plan.columns)), plan.relation, plan.resolved.condition, plan.session
+            )
             evaluated += met is not None
             wrong += [(condition, "as Spark evaluates it over columns")] if met is not None and (met != true).any() else []
             for ask_spark in (False, True):
@@ -171,7 +172,7 @@ def test_no_row_is_missed(spark: SparkSession, table: DeltaTable, monkeypatch: p
 def test_a_row_for_which_the_condition_raises_is_kept(spark: SparkSession, table: DeltaTable, ansi: bool) -> None:
     """I3: a statement raises where a serial run raises; a mask that left such a row out would hide it."""
     arrow = table.toDF().toArrow()
-    evaluator = table._handle.evaluator
+    evaluator = table._handle.engine.evaluator
     raised = 0
     for condition in (
         "id + 1 < 0",

@@ -49,7 +49,7 @@ def test_what_is_seen_of_a_source_and_what_is_not(spark: SparkSession, table_pat
         "rows that were collected": spark.createDataFrame(frame.collect(), schema),
         "a checkpoint": frame.localCheckpoint(),
     }
-    for evaluator in (table._handle.evaluator, DeltaTable.forPath(spark, str(tmp_path / "link"))._handle.evaluator):
+    for evaluator in (table._handle.engine.evaluator, DeltaTable.forPath(spark, str(tmp_path / "link"))._handle.engine.evaluator):
         assert {name for name, source in seen.items() if not versions_read(evaluator, source, 1)} == set()
         assert {name for name, source in unseen.items() if versions_read(evaluator, source, 1)} == set()
 
@@ -73,8 +73,8 @@ def test_versions_that_the_caller_named_are_right_whatever_the_table_has_become(
         "with row ids": rowlock.read(spark, table_path, version=before, with_row_ids=True).drop("_row_id", "_row_commit_version"),
     }
     newest = rowlock.read(spark, table_path)
-    assert {name for name, source in named.items() if versions_read(table._handle.evaluator, source, before + 1)} == set()
-    assert versions_read(table._handle.evaluator, newest.unionAll(named["a version"]), before) == (before + 1,)
+    assert {name for name, source in named.items() if versions_read(table._handle.engine.evaluator, source, before + 1)} == set()
+    assert versions_read(table._handle.engine.evaluator, newest.unionAll(named["a version"]), before) == (before + 1,)
     table.delete("id = 2")
     rowlock.write(named["a version"].where("id = 1"), table_path)
     table.alias("t").merge(named["a version"].alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()

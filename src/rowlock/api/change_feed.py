@@ -13,7 +13,7 @@ from rowlock.conditions import named
 from rowlock.conflict import change_feed
 from rowlock.conflict.change_feed import changed_rows
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.reading import changes_frame, refuse_its_columns, session_zone
+from rowlock.engines.spark.frames.reading import refuse_its_columns, session_zone
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
@@ -71,9 +71,9 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
     first = _first(handle, start, times, newest)
     last = newest.version if end is None else _last(handle, end, times, newest)
     if first > newest.version:  # which the session's setting allows
-        return changes_frame(handle.evaluator, newest, [], times)
+        return handle.planner.changes(newest, [], times)
     if last < first and _in_order(handle, start, end):
-        return changes_frame(handle.evaluator, newest, [], times)  # no commit lies between the two times
+        return handle.planner.changes(newest, [], times)  # no commit lies between the two times
     if last < first:
         raise InvalidInput(
             f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start",
@@ -90,7 +90,7 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
         )
     _check_readable(handle.state.log.at(first), commits, shown)
     changed = [piece for commit in commits for piece in changed_rows(commit, handle.state.vectors.of, handle.path)]
-    return changes_frame(handle.evaluator, shown, changed, times)
+    return handle.planner.changes(shown, changed, times)
 
 
 def writes_columns_anew(commit: Commit) -> bool:

@@ -11,8 +11,6 @@ from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.connect import is_connect
-from rowlock.engines.spark.statements.row_statements import delete_statement, update_statement
-from rowlock.transaction.transaction import Planned
 
 
 class Changes:
@@ -48,11 +46,11 @@ class Changes:
         if is_connect(self._handle.spark):
             self._receipts.last = None
             return connect.delete(self._handle, condition, self._alias)
-        self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
+        self._run("DELETE", lambda planner, snapshot: planner.delete(snapshot, condition, self._alias))
 
     def _truncate(self) -> None:
         """`delete` of all rows, under the name of TRUNCATE TABLE."""
-        self._run("TRUNCATE", lambda evaluator, snapshot: ([delete_statement(evaluator, snapshot, None, None)], {}))
+        self._run("TRUNCATE", lambda planner, snapshot: (planner.delete(snapshot, None, None)[0], {}))
 
     def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
         """Sets columns of the rows for which a condition is true, or of all rows.
@@ -87,7 +85,7 @@ class Changes:
 
     def _update(self, condition: Expression | None, assigned: Mapping[Any, Expression], values_from: Sequence[DataFrame] = ()) -> None:
         """`update`, with the queries that values were computed from."""
-        self._run("UPDATE", lambda evaluator, snapshot: _one(update_statement(evaluator, snapshot, condition, assigned, self._alias, values_from)))
+        self._run("UPDATE", lambda planner, snapshot: planner.update(snapshot, condition, assigned, self._alias, values_from))
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.
@@ -118,8 +116,3 @@ class Changes:
         """Runs a statement through the runner and keeps its receipt; after an error there is none."""
         self._receipts.last = None
         self._receipts.last = self._runner.run(operation, plan)
-
-
-def _one(statement: Any) -> Planned:
-    """A plan of one statement, with its parameters for the commit."""
-    return [statement], statement.parameters

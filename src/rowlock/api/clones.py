@@ -79,7 +79,7 @@ def parquet_files(handle: Handle, partitions: StructType, listed: ParquetTable |
 
     `listed`: what the catalog holds of them, whose columns, properties and comment the table gets.
     """
-    found = parquet_folder(handle.evaluator, partitions, listed, handle.path, with_footers=statistics)
+    found = parquet_folder(handle.engine.evaluator, partitions, listed, handle.path, with_footers=statistics)
     properties, comment = (listed.properties, listed.comment) if listed is not None else ({}, None)
     metadata = creation.new_metadata(found.columns.json(), partitions.names, properties, description=comment, table=handle.path)
     creation.check_new_table(metadata, handle.path)

@@ -10,7 +10,6 @@ from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.engines.spark.catalyst.column_rules import check_default
 from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType, parse_type, stored_field
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.computed_columns import furthest_number
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema
 from rowlock.protocol.column_values import is_identity
@@ -240,7 +239,7 @@ class Definitions:
             raise SchemaMismatch(f"There is no column {name!r}; the table has {', '.join(head.schema.names)}", table=handle.path)
         if not is_identity(found):
             raise InvalidInput(f"Column {found.name} is no identity column", table=handle.path)
-        self._receipts.last = identity.sync(handle.state, name, lambda snapshot, column: furthest_number(handle.evaluator, snapshot, column))
+        self._receipts.last = identity.sync(handle.state, name, lambda snapshot, column: handle.planner.furthest_number(snapshot, column))
 
 
 def field_of(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:

@@ -18,10 +18,8 @@ from rowlock.api.row_writes import Made, create_with_rows, head_or_created, meta
 from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
-from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids, scan_frame, scanned_plan
+from rowlock.engines.spark.plan import Overwrite, Planner
 from rowlock.engines.spark.sql.session import is_enabled
-from rowlock.engines.spark.statements.append import Overwrite, append_statements, overwrite_statements
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
@@ -79,8 +77,8 @@ def read(
     check_classic(spark, "rowlock.read")
     handle = Handle(spark, path, storage_options=storage_options)
     snapshot = handle.at(wanted, timestamp)
-    reads = read_with_row_ids if with_row_ids else read_frame
-    return reads(handle.evaluator, snapshot, fixed=version is not None or timestamp is not None)
+    reads = handle.planner.rows_with_ids if with_row_ids else handle.planner.rows
+    return reads(snapshot, fixed=version is not None or timestamp is not None)
 
 
 def write(
@@ -238,10 +236,10 @@ class _Write:
     def _wider(self, snapshot: Snapshot) -> Metadata:
         return widened_metadata(snapshot, columns_of_frame(self.df))
 
-    def _plan(self, evaluator: Evaluator, snapshot: Snapshot) -> Planned:
+    def _plan(self, planner: Planner, snapshot: Snapshot) -> Planned:
         if self.mode == "append":
-            return append_statements(evaluator, snapshot, self.df, self.max_records)
-        return overwrite_statements(evaluator, snapshot, self.df, self.what, max_records=self.max_records)
+            return planner.append(snapshot, self.df, self.max_records)
+        return planner.overwrite(snapshot, self.df, self.what, max_records=self.max_records)
 
 
 def make_with_rows(
@@ -288,8 +286,8 @@ def frame_at(handle: Handle, version: int | None = None, timestamp: str | dateti
     """The rows of a table; of its newest version, on an enabled session, as they are whenever the DataFrame runs, on any other as they are now."""
     snapshot, fixed = handle.at(version, timestamp), version is not None or timestamp is not None
     if is_enabled(handle.spark):
-        return scan_frame(handle.evaluator, snapshot, columns_of(snapshot.metadata), fixed=fixed)
-    return read_frame(handle.evaluator, snapshot, fixed=fixed)
+        return handle.planner.scan(snapshot, columns_of(snapshot.metadata), fixed=fixed)
+    return handle.planner.rows(snapshot, fixed=fixed)
 
 
 def scan(spark: SparkSession, table: str, version: str | None, columns: str, hidden: str | None, versions: Any) -> Any:
@@ -311,7 +309,7 @@ def scan(spark: SparkSession, table: str, version: str | None, columns: str, hid
                 condition=named(_CHANGED),
                 version=snapshot.version,
             )
-    return scanned_plan(handle.evaluator, snapshot, names_in(columns), fixed=version is not None, hidden=None if hidden is None else hidden.split(","))
+    return handle.planner.scanned(snapshot, names_in(columns), fixed=version is not None, hidden=None if hidden is None else hidden.split(","))
 
 
 def _newest(handle: Handle, version: int | None) -> Snapshot:

@@ -15,8 +15,8 @@ from rowlock.boundary.engine import AppendEngine
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
-from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import milliseconds, session_zone
+from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.session import settings
 from rowlock.engines.spark.session.clouds import options_of_session, spark_root
 from rowlock.engines.spark.session.connect import is_connect
@@ -39,7 +39,7 @@ from rowlock.transaction.state.shared import SharedState, logger, snapshot_of, s
 from rowlock.transaction.transaction import Planned, Table
 
 hadoop.serve(hadoop_files.open_files, options_of_session)
-Plan = Callable[[Evaluator, Snapshot], Planned]
+Plan = Callable[[Planner, Snapshot], Planned]
 WORKS: Mapping[str, Work] = {
     "WRITE": "write",
     "MERGE": "merge",
@@ -128,9 +128,9 @@ class Handle:
         return engine
 
     @property
-    def evaluator(self) -> Evaluator:
-        """The Spark engine's evaluator."""
-        return self.engine.evaluator
+    def planner(self) -> Planner:
+        """What plans statements on the table, and reads it."""
+        return self.engine.planner
 
     @contextmanager
     def holding(self, sources: list[Source]) -> Iterator[None]:
@@ -139,14 +139,14 @@ class Handle:
             yield
         finally:
             for source in sources:
-                source.release(self.evaluator)
+                source.release(self.engine.evaluator)
 
     def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
         """One statement as one transaction (see `run.run`): where `app` is None, and it changes rows, the step that the session's settings name."""
         work = WORKS[operation]
         with self.commits(work), fixed_variables(self.spark):
             step = call.settings().application if app is None and work in ROWS else None
-            receipt = transaction.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app or step)
+            receipt = transaction.run(self.table, operation, lambda snapshot: plan(self.planner, snapshot), metadata=metadata, app=app or step)
             if step is not None and (receipt.version is not None or receipt.already_committed):
                 reset_step(self.spark)
             return self.compacted(receipt) if work in ROWS else receipt

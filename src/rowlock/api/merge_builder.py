@@ -12,10 +12,10 @@ from rowlock.api.handle import Receipts, Runner
 from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import merge_frame
+from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.session.connect import is_connect
-from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, check_clauses, check_columns_of_now, columns_set, evolving, merge_statement
+from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
@@ -279,7 +279,7 @@ class DeltaMergeBuilder:
             1
         """
         self._receipts.last = None
-        check_clauses(self._clauses, self._handle.path)
+        self._clauses.check(self._handle.path)
         if is_connect(self._handle.spark):
             return connect.merge(self._handle, self._source, self._condition, self._clauses, self._alias, evolves=self._evolves)
         pinned: list[Any] = []
@@ -287,20 +287,19 @@ class DeltaMergeBuilder:
             return self._executed(self._evolves or settings().flag("schema.autoMerge.enabled"), pinned)
 
     def _executed(self, evolves: bool, pinned: list[Any]) -> DataFrame:
-        clauses = evolving(self._clauses) if evolves else self._clauses
+        clauses = self._clauses.evolving() if evolves else self._clauses
 
         def wider(snapshot: Snapshot) -> Metadata:
-            found = widened_metadata(snapshot, columns_set(self._source, clauses, self._alias)) if evolves else snapshot.metadata
+            found = widened_metadata(snapshot, clauses.columns_set(self._source, self._alias)) if evolves else snapshot.metadata
             if found is not snapshot.metadata:
-                check_columns_of_now(self._handle.evaluator, snapshot, self._source, self._condition, clauses, self._alias)
+                self._handle.planner.check_columns_of_now(snapshot, self._source, self._condition, clauses, self._alias)
             return found
 
-        def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
+        def plan(planner: Planner, snapshot: Snapshot) -> Planned:
             if self._runner is not self._handle and wider(snapshot) is not snapshot.metadata:
                 text = "A MERGE that adds columns is a transaction of its own in this version: run it outside of the block, or add the columns first"
                 raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
-            statement = merge_statement(evaluator, snapshot, self._source, self._condition, clauses, self._alias, pinned)
-            return [statement], statement.parameters
+            return planner.merge(snapshot, self._source, self._condition, clauses, self._alias, pinned)
 
         self._receipts.last = receipt = self._runner.run("MERGE", plan, **({"metadata": wider} if evolves and self._runner is self._handle else {}))
         return merge_frame(self._handle.spark, receipt.metrics).limit(0 if receipt.already_committed else 1)

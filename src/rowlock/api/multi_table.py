@@ -16,7 +16,6 @@ from rowlock.api.sql.answers import run_text
 from rowlock.api.sql.target import statements_on
 from rowlock.api.transaction import DeltaTransaction, OpenTransaction
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.session.settings import session_of_process
 from rowlock.engines.spark.statements.sources import versions_read
 from rowlock.exceptions import InvalidInput, WrongType
@@ -85,7 +84,7 @@ class MultiTableTransaction:
         def note(frame: DataFrame) -> None:
             for n, opened in enumerate(self._opened):
                 if n != of:
-                    for version in versions_read(opened.handle.evaluator, frame, opened.txn.base.version):
+                    for version in versions_read(opened.handle.engine.evaluator, frame, opened.txn.base.version):
                         opened.txn.note_read(version)
 
         return note
@@ -275,7 +274,7 @@ def read_together(tables: Tables, timestamp: str | datetime.datetime | None = No
     handles = handles_of(tables, "rowlock.read_together")
     states = [handle.state for handle in handles]
     heads = multi_table.heads_together(states, to_read=True) if timestamp is None else multi_table.heads_at(states, [h.time_ms(timestamp) for h in handles])
-    return [read_frame(handle.evaluator, head, fixed=True) for handle, head in zip(handles, heads, strict=True)]
+    return [handle.planner.rows(head, fixed=True) for handle, head in zip(handles, heads, strict=True)]
 
 
 class TransactionOptions(TypedDict, total=False):

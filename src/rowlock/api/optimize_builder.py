@@ -9,9 +9,8 @@ from rowlock import arguments, clock, display
 from rowlock.api.handle import Handle, Receipts
 from rowlock.boundary.engine import Statement
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.answers import Optimized, optimize_frame
-from rowlock.engines.spark.statements.compaction import files_where, predicate_text
+from rowlock.engines.spark.plan import Planner
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import Words, compaction, order_bins, order_columns, purge_bins, target_bytes
 from rowlock.parquet.curves import Order
@@ -134,11 +133,11 @@ class DeltaOptimizeBuilder:
         planned: list[tuple[Snapshot, list[AddFile], Words]] = []
         started_ms = clock.now_ms()
 
-        def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
-            files = files_where(evaluator, snapshot, self._condition)
+        def plan(planner: Planner, snapshot: Snapshot) -> Planned:
+            files = planner.files_where(snapshot, self._condition)
             statement, words = choose(snapshot, files)
             planned.append((snapshot, files, words))
-            predicate = [predicate_text(evaluator, self._condition)] if self._condition else []
+            predicate = [planner.predicate_text(self._condition)] if self._condition else []
             return [statement], {"predicate": predicate, **(parameters or {"zOrderBy": [], "clusterBy": [], "auto": False, **words})}
 
         self._receipts.last = None

@@ -18,7 +18,7 @@ from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.row_writes import Stage
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
-from rowlock.engines.spark.statements.append import Matching, Overwrite, holds_rows, matching_statements
+from rowlock.engines.spark.plan import Matching, Overwrite
 from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
@@ -107,9 +107,9 @@ def writer_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> 
 
     def write(draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
         rows = frame_of_now(df)
-        read = versions_read(handle.evaluator, rows, head.version)
+        read = versions_read(handle.engine.evaluator, rows, head.version)
         adds = _staged(handle, rows, draft, max_records)
-        return adds, (*read, *versions_read(handle.evaluator, rows, handle.state.refresh().version)) if read else ()
+        return adds, (*read, *versions_read(handle.engine.evaluator, rows, handle.state.refresh().version)) if read else ()
 
     return write
 
@@ -137,9 +137,7 @@ def overwrite_matching(
     """Deletes the rows of a table that a row of `df` matches, and adds all rows of `df`, in one commit.  Raises what a MERGE and an append raise."""
     pinned: list[Source] = []
     with handle.holding(pinned):
-        return handle.run(
-            "WRITE", lambda evaluator, snapshot: matching_statements(evaluator, snapshot, df, what, pinned, max_records), metadata=metadata, app=app
-        )
+        return handle.run("WRITE", lambda planner, snapshot: planner.matching(snapshot, df, what, pinned, max_records), metadata=metadata, app=app)
 
 
 def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
@@ -148,7 +146,7 @@ def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
     Raises InvalidInput where the rows of `df` are others than the table has there, StatementRefused for a condition on other columns than partition columns.
     """
     snapshot = handle.state.refresh()
-    if not holds_rows(handle.evaluator, snapshot, df, where):
+    if not handle.planner.holds_rows(snapshot, df, where):
         raise not_the_same(handle.path, "those that are given are not the table's: leave it out to replace rows", version=snapshot.version)
     receipts = Receipts()
     DeltaOptimizeBuilder(handle, receipts, where).executeCompaction()

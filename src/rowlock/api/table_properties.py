@@ -12,7 +12,6 @@ from rowlock import arguments, clock
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
-from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import files_with_older_types
@@ -85,7 +84,7 @@ def _unmapped(head: Snapshot, properties: Mapping[str, str], unset: Collection[s
 
 def _rewritten(handle: Handle, head: Snapshot, metadata: Metadata) -> list[AddFile]:
     """The rows of the head in new data files, under other metadata."""
-    rows = read_frame(handle.evaluator, head, fixed=True)
+    rows = handle.planner.rows(head, fixed=True)
     written = handle.engine.write_frame(rows, snapshot=creation.draft_snapshot(metadata, handle.path), gives_generated=True)
     return [replace(add, data_change=False) for add in written]
 

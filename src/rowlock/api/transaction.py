@@ -15,9 +15,8 @@ from rowlock.api.changes import Changes
 from rowlock.api.handle import WORKS, Handle, Plan, Receipts, reset_step
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.reading import read_frame
+from rowlock.engines.spark.plan import Overwrite
 from rowlock.engines.spark.session.settings import fixed_variables
-from rowlock.engines.spark.statements.append import Overwrite, append_statements, overwrite_statements
 from rowlock.engines.spark.statements.sources import Source, listening_to_sources
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
@@ -92,7 +91,7 @@ class OpenTransaction:
         self.check_open()
         metrics: dict[str, int] = {}
         with self.handle.commits(WORKS[operation]), fixed_variables(self.handle.spark), listening_to_sources(self.source_listener):
-            parameters = self._staging.stage(lambda snapshot: plan(self.handle.evaluator, snapshot))
+            parameters = self._staging.stage(lambda snapshot: plan(self.handle.planner, snapshot))
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
@@ -139,7 +138,7 @@ class OpenTransaction:
         self.txn.close()
         self._line.leave()
         for source in self._sources:
-            source.release(self.handle.evaluator)
+            source.release(self.handle.engine.evaluator)
         self._sources.clear()
 
 
@@ -270,7 +269,7 @@ class DeltaTransaction(Changes):
         self._runner.will_read()
         txn = self._runner.txn
         txn.note_read()
-        frame = read_frame(self._handle.evaluator, txn.base, txn.effects)
+        frame = self._handle.planner.rows(txn.base, txn.effects)
         return frame.alias(self._alias) if self._alias else frame
 
     def append(self, df: DataFrame) -> None:
@@ -293,7 +292,7 @@ class DeltaTransaction(Changes):
         """
         frame = expressions.frame(df, "df")
 
-        self._run("WRITE", lambda evaluator, snapshot: append_statements(evaluator, snapshot, frame))
+        self._run("WRITE", lambda planner, snapshot: planner.append(snapshot, frame))
 
     def overwrite(self, df: DataFrame, replace_where: Expression | None = None) -> None:
         """Replaces all rows, or those for which a condition is true, by the rows of a DataFrame.  Runs Spark jobs as a delete and an append do.
@@ -315,4 +314,4 @@ class DeltaTransaction(Changes):
             4
         """
         frame, where = expressions.frame(df, "df"), expressions.expression(replace_where, "replace_where")
-        self._run("WRITE", lambda evaluator, snapshot: overwrite_statements(evaluator, snapshot, frame, Overwrite(where), self._alias))
+        self._run("WRITE", lambda planner, snapshot: planner.overwrite(snapshot, frame, Overwrite(where), self._alias))

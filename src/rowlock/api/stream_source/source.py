@@ -23,7 +23,7 @@ from rowlock.conflict.change_feed import Changed, changed_rows
 from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.reading import changes_frame, columns_of_stream, relabelled, rows_of_files, same_columns
+from rowlock.engines.spark.frames.reading import columns_of_stream, relabelled, same_columns
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.engines.spark.sql.relations import place_in
 from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern
@@ -351,15 +351,15 @@ class TableStream:
         return found
 
     def _frame(self, pieces: list[Piece]) -> DataFrame:
-        evaluator = self._handle.evaluator
+        planner = self._handle.planner
         if not self._options.read_change_feed:
-            return rows_of_files(evaluator, self._shown, [file for piece in pieces for file in piece.files if self._takes(file)])
+            return planner.rows_of_files(self._shown, [file for piece in pieces for file in piece.files if self._takes(file)])
         vector_of, changed = self._handle.state.vectors.of, list[Changed]()
         for piece in pieces:
             changed += [Changed(piece.version, "insert", live_slice(file, vector_of)) for file in piece.files if self._takes(file)]
             if piece.changes is not None:
                 changed += changed_rows(piece.changes, vector_of, self._handle.path, self._takes)
-        return changes_frame(evaluator, self._shown, changed, self._times({c.version for c in changed}))
+        return planner.changes(self._shown, changed, self._times({c.version for c in changed}))
 
     def _takes(self, file: AddFile) -> bool:
         """Whether excludeRegex leaves the file in."""

@@ -20,6 +20,7 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.catalyst.errors import missing_files_named
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, conform
 from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
@@ -50,6 +51,7 @@ class SparkEngine:
             return Numbers(there, columns)
 
         self.evaluator = Evaluator(spark, state.store, rows, state.vectors, numbers)
+        self.planner = Planner(self.evaluator)
 
     def forget(self) -> None:
         """Empties all caches (see `SharedState.shared`)."""

@@ -44,56 +44,6 @@ from rowlock.transaction.state.shared import WRITE_IT_LIKE, local_milliseconds
 ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
 
 
-def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot, *, fixed: bool = False) -> DataFrame:
-    """The live rows of a snapshot with two more columns: `_row_id`, and `_row_commit_version`, the version that last changed the row.
-
-    Raises InvalidInput where the table does not track rows, or has columns of these names itself.
-    """
-    columns = columns_of(snapshot)
-    if columns is None:
-        raise InvalidInput(
-            "The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id", table=snapshot.table
-        )
-    if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
-        raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
-    frame = read_frame(evaluator, snapshot, fixed=fixed, ids=columns)
-    ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
-    frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
-    return evaluator.bridge.dataframe(analyzed(frame), evaluator.spark)
-
-
-def read_frame(
-    evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None, *, fixed: bool = False, ids: MaterializedColumns | None = None
-) -> DataFrame:
-    """The live rows of a snapshot, with the table's column names, comments and nullability; with `staged`, as these effects would leave them.
-
-    `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.  `ids`: see `Scanner.frame`.
-    """
-    if not snapshot.schema.fields:
-        text = f"The table has no columns yet: a write with {MERGE_SCHEMA} gives it some"
-        raise SchemaMismatch(text, table=snapshot.table, condition=named("DELTA_READ_TABLE_WITHOUT_COLUMNS", deltaName=snapshot.table))
-    dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
-    files = sorted(snapshot.files.adds(), key=lambda f: f.path)
-    frames: list[DataFrame] = []
-    schema = StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in table_schema(snapshot).fields])
-    for block in staged.blocks if staged else ():
-        if block.kind != "matched":
-            frames += [local_frame(evaluator.scanner.spark, logical(table, snapshot), schema) for table in block.payload.tables]
-            files += block.payload.files
-            dead |= block.payload.dead
-
-    def vector_of(file: AddFile) -> BitMap64:
-        ours = dead.get(file.path)
-        before = evaluator.vectors.of(file)
-        return before | ours if ours else before
-
-    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True, ids=ids, hidden=not frames, fixed=fixed)
-    for more in frames:
-        frame = frame.unionAll(more)
-    metadata = {f.name: f.metadata for f in _shown(snapshot).fields} | {n: {} for n in (() if ids is None else ids.names)}
-    return evaluator.bridge.dataframe(analyzed(relabelled(frame, metadata)), evaluator.spark)
-
-
 def relabelled(frame: DataFrame, metadata: Mapping[str, dict[str, Any]]) -> DataFrame:
     """The columns that `metadata` names, in its order, with that metadata (a comment, say)."""
     if not any(metadata.values()):
@@ -111,52 +61,10 @@ _OF_ROWS = ("row_id", "row_commit_version")
 """Those that it has more in tables that track their rows."""
 
 
-def scan_frame(evaluator: Evaluator, snapshot: Snapshot, columns: str, *, fixed: bool = False) -> DataFrame:
-    """The rows of a table under the columns of a snapshot, read when the DataFrame runs: of the newest version, with `fixed` of the snapshot's.
-
-    `columns` is what the rows are compared with then (see `api.schema_compatibility`).
-    """
-    check_names(snapshot)
-    version = str(snapshot.version) if fixed else None
-    partitions = evaluator.bridge.array_list()
-    for name in snapshot.partition_columns:
-        partitions.add(name)
-    plan = evaluator.bridge.scans.plan(
-        evaluator.spark._jsparkSession,
-        evaluator.store.root,
-        evaluator.root,
-        version,
-        columns,
-        _shown(snapshot).json(),
-        partitions,
-        columns_of(snapshot) is not None,
-    )
-    return evaluator.bridge.dataframe(plan, evaluator.spark)
-
-
 def _shown(snapshot: Snapshot) -> StructType:
     """The columns as a query sees them, without what Delta alone keeps with them."""
     fields = table_schema(snapshot).fields
     return StructType([StructField(f.name, bare(f.dataType), f.nullable, {k: v for k, v in f.metadata.items() if not k.startswith("delta.")}) for f in fields])
-
-
-def scanned_plan(evaluator: Evaluator, snapshot: Snapshot, names: list[str], *, fixed: bool, hidden: list[str] | None) -> JavaObject:
-    """The plan of the rows of a snapshot, with its files, for a scan of these columns; with `hidden` the column `_metadata` of these fields comes last."""
-    columns = [F.col(quote(n)) for n in names]
-    if hidden is None:
-        frame = read_frame(evaluator, snapshot, fixed=fixed)
-        return analyzed(frame if list(snapshot.schema.names) == names else frame.select(*columns))
-    tracked = columns_of(snapshot) if _OF_ROWS[0] in hidden else None
-    frame = read_frame(evaluator, snapshot, fixed=fixed, ids=tracked)
-    if not len(snapshot.files):
-        more = "".join(f", {n}: bigint" for n in _OF_ROWS if n in hidden)
-        return analyzed(frame.select(*columns, F.lit(None).cast(f"struct<{_OF_FILES}{more}>").alias(_METADATA)))
-    found = frame.metadataColumn(_METADATA)
-    if _OF_ROWS[0] not in hidden:
-        return analyzed(frame.select(*columns, found.alias(_METADATA)))
-    ids = [F.lit(None).cast("bigint")] * 2 if tracked is None else [F.col(quote(n)) for n in tracked.names]
-    fields = [found.getField(n).alias(n) for n in hidden if n not in _OF_ROWS]
-    return analyzed(frame.select(*columns, F.struct(*fields, *(v.alias(n) for n, v in zip(_OF_ROWS, ids, strict=True))).alias(_METADATA)))
 
 
 def milliseconds(spark: SparkSession, timestamp: str | datetime.datetime, table: str) -> int:
@@ -215,16 +123,6 @@ _T = TypeVar("_T")
 _TYPE = "__rowlock_type"
 
 
-def changes_frame(evaluator: Evaluator, snapshot: Snapshot, changed: Iterable[Changed], times_ms: Mapping[int, int]) -> DataFrame:
-    """The changed rows under the columns of `snapshot`, followed by their type, version and time; `times_ms` are the times of the versions."""
-    held = list(changed)
-    apart = [(typed, [c for c in held if (c.type is not None) == typed]) for typed in (True, False)]
-    frames = [_layer(evaluator, snapshot, files, times_ms, typed=typed) for typed, some in apart for files in each_file_once(some, lambda c: c.rows.path)]
-    columns = [StructField(f.name, f.dataType, True) for f in table_schema(snapshot).fields]
-    frame = functools.reduce(DataFrame.unionAll, frames) if frames else empty_frame(evaluator.reading_session, StructType([*columns, *COLUMNS]))
-    return evaluator.bridge.dataframe(analyzed(frame), evaluator.spark)
-
-
 def refuse_its_columns(snapshot: Snapshot) -> None:
     """Raises InvalidInput where the table has a column that the feed adds."""
     added = [f.name for f in COLUMNS]
@@ -240,22 +138,6 @@ def each_file_once(items: Iterable[_T], path_of: Callable[[_T], str]) -> list[li
         out.setdefault(times[path_of(one)], []).append(one)
         times[path_of(one)] += 1
     return list(out.values())
-
-
-def _layer(evaluator: Evaluator, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:
-    of = {c.rows.path: c for c in changed}
-    constants: Constants = {
-        _TYPE: (StringType(), lambda f: of[f.path].type),
-        COMMIT_VERSION: (LongType(), lambda f: of[f.path].version),
-        COMMIT_TIMESTAMP: (LongType(), lambda f: times_ms[of[f.path].version]),
-    }
-    rows = evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], constants=constants)
-    return rows.select(
-        *(F.col(quote(n)) for n in snapshot.schema.names),
-        F.col(_TYPE if typed else CHANGE_TYPE).alias(CHANGE_TYPE),
-        F.col(COMMIT_VERSION),
-        F.timestamp_millis(F.col(COMMIT_TIMESTAMP)).alias(COMMIT_TIMESTAMP),
-    )
 
 
 def _with_types(snapshot: Snapshot) -> Snapshot:
@@ -284,7 +166,123 @@ def nullable_bare(field: StructField) -> StructField:
     return nullable(StructType([StructField("it", bare(field.dataType))])).fields[0]
 
 
-def rows_of_files(evaluator: Evaluator, snapshot: Snapshot, files: Iterable[AddFile]) -> DataFrame:
-    """The live rows of files, under the columns of `snapshot`; a file that is given twice is read twice, each time with its own deletion vector."""
-    frames = [evaluator.scanner.frame(snapshot, some, evaluator.vectors.of) for some in each_file_once(files, lambda f: f.path) or [[]]]
-    return functools.reduce(DataFrame.unionAll, frames)
+class Reader:
+    """Reads one table on one session.  Each DataFrame is on the user's session; nothing is evaluated."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+
+    def rows(self, snapshot: Snapshot, staged: Effects | None = None, *, fixed: bool = False, ids: MaterializedColumns | None = None) -> DataFrame:
+        """The live rows of a snapshot, with the table's column names, comments and nullability; with `staged`, as these effects would leave them.
+
+        `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.  `ids`: see `Scanner.frame`.
+        """
+        if not snapshot.schema.fields:
+            text = f"The table has no columns yet: a write with {MERGE_SCHEMA} gives it some"
+            raise SchemaMismatch(text, table=snapshot.table, condition=named("DELTA_READ_TABLE_WITHOUT_COLUMNS", deltaName=snapshot.table))
+        dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
+        files = sorted(snapshot.files.adds(), key=lambda f: f.path)
+        frames: list[DataFrame] = []
+        schema = StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in table_schema(snapshot).fields])
+        for block in staged.blocks if staged else ():
+            if block.kind != "matched":
+                frames += [local_frame(self.evaluator.scanner.spark, logical(table, snapshot), schema) for table in block.payload.tables]
+                files += block.payload.files
+                dead |= block.payload.dead
+
+        def vector_of(file: AddFile) -> BitMap64:
+            ours = dead.get(file.path)
+            before = self.evaluator.vectors.of(file)
+            return before | ours if ours else before
+
+        frame = self.evaluator.scanner.frame(snapshot, files, vector_of, strict=True, ids=ids, hidden=not frames, fixed=fixed)
+        for more in frames:
+            frame = frame.unionAll(more)
+        metadata = {f.name: f.metadata for f in _shown(snapshot).fields} | {n: {} for n in (() if ids is None else ids.names)}
+        return self.evaluator.bridge.dataframe(analyzed(relabelled(frame, metadata)), self.evaluator.spark)
+
+    def rows_with_ids(self, snapshot: Snapshot, *, fixed: bool = False) -> DataFrame:
+        """The live rows of a snapshot with two more columns: `_row_id`, and `_row_commit_version`, the version that last changed the row.
+
+        Raises InvalidInput where the table does not track rows, or has columns of these names itself.
+        """
+        columns = columns_of(snapshot)
+        if columns is None:
+            raise InvalidInput(
+                "The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id", table=snapshot.table
+            )
+        if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
+            raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
+        frame = self.rows(snapshot, fixed=fixed, ids=columns)
+        ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
+        frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
+        return self.evaluator.bridge.dataframe(analyzed(frame), self.evaluator.spark)
+
+    def scan(self, snapshot: Snapshot, columns: str, *, fixed: bool = False) -> DataFrame:
+        """The rows of a table under the columns of a snapshot, read when the DataFrame runs: of the newest version, with `fixed` of the snapshot's.
+
+        `columns` is what the rows are compared with then (see `api.schema_compatibility`).
+        """
+        check_names(snapshot)
+        version = str(snapshot.version) if fixed else None
+        partitions = self.evaluator.bridge.array_list()
+        for name in snapshot.partition_columns:
+            partitions.add(name)
+        plan = self.evaluator.bridge.scans.plan(
+            self.evaluator.spark._jsparkSession,
+            self.evaluator.store.root,
+            self.evaluator.root,
+            version,
+            columns,
+            _shown(snapshot).json(),
+            partitions,
+            columns_of(snapshot) is not None,
+        )
+        return self.evaluator.bridge.dataframe(plan, self.evaluator.spark)
+
+    def scanned(self, snapshot: Snapshot, names: list[str], *, fixed: bool, hidden: list[str] | None) -> JavaObject:
+        """The plan of the rows of a snapshot, with its files, for a scan of these columns; with `hidden` the column `_metadata` of these fields comes last."""
+        columns = [F.col(quote(n)) for n in names]
+        if hidden is None:
+            frame = self.rows(snapshot, fixed=fixed)
+            return analyzed(frame if list(snapshot.schema.names) == names else frame.select(*columns))
+        tracked = columns_of(snapshot) if _OF_ROWS[0] in hidden else None
+        frame = self.rows(snapshot, fixed=fixed, ids=tracked)
+        if not len(snapshot.files):
+            more = "".join(f", {n}: bigint" for n in _OF_ROWS if n in hidden)
+            return analyzed(frame.select(*columns, F.lit(None).cast(f"struct<{_OF_FILES}{more}>").alias(_METADATA)))
+        found = frame.metadataColumn(_METADATA)
+        if _OF_ROWS[0] not in hidden:
+            return analyzed(frame.select(*columns, found.alias(_METADATA)))
+        ids = [F.lit(None).cast("bigint")] * 2 if tracked is None else [F.col(quote(n)) for n in tracked.names]
+        fields = [found.getField(n).alias(n) for n in hidden if n not in _OF_ROWS]
+        return analyzed(frame.select(*columns, F.struct(*fields, *(v.alias(n) for n, v in zip(_OF_ROWS, ids, strict=True))).alias(_METADATA)))
+
+    def changes(self, snapshot: Snapshot, changed: Iterable[Changed], times_ms: Mapping[int, int]) -> DataFrame:
+        """The changed rows under the columns of `snapshot`, followed by their type, version and time; `times_ms` are the times of the versions."""
+        held = list(changed)
+        apart = [(typed, [c for c in held if (c.type is not None) == typed]) for typed in (True, False)]
+        frames = [self._layer(snapshot, files, times_ms, typed=typed) for typed, some in apart for files in each_file_once(some, lambda c: c.rows.path)]
+        columns = [StructField(f.name, f.dataType, True) for f in table_schema(snapshot).fields]
+        frame = functools.reduce(DataFrame.unionAll, frames) if frames else empty_frame(self.evaluator.reading_session, StructType([*columns, *COLUMNS]))
+        return self.evaluator.bridge.dataframe(analyzed(frame), self.evaluator.spark)
+
+    def _layer(self, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:
+        of = {c.rows.path: c for c in changed}
+        constants: Constants = {
+            _TYPE: (StringType(), lambda f: of[f.path].type),
+            COMMIT_VERSION: (LongType(), lambda f: of[f.path].version),
+            COMMIT_TIMESTAMP: (LongType(), lambda f: times_ms[of[f.path].version]),
+        }
+        rows = self.evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], constants=constants)
+        return rows.select(
+            *(F.col(quote(n)) for n in snapshot.schema.names),
+            F.col(_TYPE if typed else CHANGE_TYPE).alias(CHANGE_TYPE),
+            F.col(COMMIT_VERSION),
+            F.timestamp_millis(F.col(COMMIT_TIMESTAMP)).alias(COMMIT_TIMESTAMP),
+        )
+
+    def rows_of_files(self, snapshot: Snapshot, files: Iterable[AddFile]) -> DataFrame:
+        """The live rows of files, under the columns of `snapshot`; a file that is given twice is read twice, each time with its own deletion vector."""
+        frames = [self.evaluator.scanner.frame(snapshot, some, self.evaluator.vectors.of) for some in each_file_once(files, lambda f: f.path) or [[]]]
+        return functools.reduce(DataFrame.unionAll, frames)

@@ -1,51 +1,39 @@
-"""Stages the rows of a DataFrame as an append: cast to the table's columns by the rules of `protocol.schema_fit`, or refused before anything is written.
-
-And plans an overwrite: a DELETE (of all rows, of those of a condition or of the partitions that new rows fall into) and the append; or a MERGE that deletes
-the rows that a new row matches, and the append, over one reading of the new rows.
-"""
+"""Stages the rows of a DataFrame as an append: cast to the table's columns by the rules of `protocol.schema_fit`, or refused before anything is written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import DataType, StructType
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.engine import Statement, refuse_on_append_only
+from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import analyzed, fields_by_name, nullable_type, to_arrow
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
 from rowlock.engines.spark.driver_rows import Ways
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements import row_statements
-from rowlock.engines.spark.statements.compaction import WITHOUT_CHANGE, check_partition_condition
 from rowlock.engines.spark.statements.computed_columns import numbered_rows, with_generated_values
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
-from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.engines.spark.statements.passage import Group
-from rowlock.engines.spark.statements.row_comparison import have_same_rows
-from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
+from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
 from rowlock.engines.spark.write.writer import most_records, write_native
-from rowlock.exceptions import ConstraintViolated, SchemaMismatch
+from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block, logical
-from rowlock.parquet.physical import names_in_files
-from rowlock.parquet.writing import split_by_partition, write_files
+from rowlock.parquet.writing import write_files
 from rowlock.protocol import schema_fit
 from rowlock.protocol.column_values import Generated, column_defaults, generated_columns, is_identity
 from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.storage.store import discard
 from rowlock.transaction.state.call import settings
-from rowlock.transaction.transaction import Planned
 
 _OPTIMIZED = {
     "spark.sql.adaptive.enabled": "true",
@@ -115,11 +103,6 @@ def append_statement(
     return Statement("append", blocks, source_versions=read, sets=sets)
 
 
-def append_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, max_records: int | None = None) -> Planned:
-    """An append, and its parameters."""
-    return [append_statement(evaluator, snapshot, frame, max_records=max_records)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
-
-
 def met(evaluator: Evaluator, delete: Statement, blocks: Sequence[RowBlock], snapshot: Snapshot) -> int:
     """How many rows of staged blocks a DELETE would take."""
     group = Group("appended", 0)
@@ -156,140 +139,3 @@ def append_blocks(
     files = [f for _, f in write_native(own, evaluator.store, snapshot, max_records=max_records)]
     check_written(evaluator, files, snapshot, generated=gives_generated)
     return [file_block("appended", 0, files)] if files else []
-
-
-@dataclass(frozen=True, slots=True)
-class Overwrite:
-    """What an overwrite replaces.
-
-    where     the condition of the rows; None for all
-    matching  which rows a new row matches
-    same      no row changes: the new rows are those that are there, and only their files are others
-    dynamic   the partitions that the new rows fall into, of a table that has partitions
-    schema    the columns and the partitioning, too
-    """
-
-    where: str | Column | None = None
-    dynamic: bool = False
-    schema: bool = False
-    matching: Matching | None = None
-    same: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """Which rows of a table a new row matches: `on`, a condition over both, or equal values of the columns `using`.
-
-    alias  the name that `on` has for the table
-    """
-
-    on: str | Column | None = None
-    using: Sequence[str] = ()
-    alias: str | None = None
-
-
-def overwrite_statements(
-    evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, what: Overwrite, alias: str | None = None, max_records: int | None = None
-) -> Planned:
-    """A delete and an append that belong together, and their parameters."""
-    parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
-    if what.dynamic and snapshot.partition_columns:
-        refuse_on_append_only(snapshot)  # before rows are staged
-        append = append_statement(evaluator, snapshot, frame, max_records=max_records)
-        partitions = condition_of(partitions_of(append.payload, snapshot), snapshot)
-        return [row_statements.delete_statement(evaluator, snapshot, partitions, alias), append], parameters | {"isDynamicPartitionOverwrite": True}
-    by_partitions = what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled")
-    if what.where is not None and by_partitions:
-        check_partition_condition(evaluator, snapshot, what.where)
-    delete = row_statements.delete_statement(evaluator, snapshot, what.where, alias)
-    checks = what.where is not None and (by_partitions or settings().flag("replaceWhere.constraintCheck.enabled"))
-    append = append_statement(evaluator, snapshot, frame, must_meet=delete if checks else None, max_records=max_records)
-    return [delete, append], parameters | ({} if what.where is None else {"predicate": str(what.where)})
-
-
-def holds_rows(evaluator: Evaluator, snapshot: Snapshot, df: DataFrame, where: str | None) -> bool:
-    """Whether the rows of `df` are those of a table, or of the partitions that `where` names.  One Spark job.  Raises StatementRefused for another condition."""
-    if where is not None:
-        check_partition_condition(evaluator, snapshot, where, WITHOUT_CHANGE)
-    held = read_frame(evaluator, snapshot)
-    return have_same_rows(held if where is None else held.where(where), conform(df, table_schema(snapshot), snapshot.table))
-
-
-Partition = tuple[str | None, ...]
-"""The values of a partition's columns, as the log spells them."""
-
-
-def partitions_of(blocks: Sequence[RowBlock], snapshot: Snapshot) -> list[Partition]:
-    """The partitions in which staged rows of an append lie, each once."""
-    stored = names_in_files(snapshot)
-    keys = [stored[c] for c in snapshot.metadata.partition_columns]
-    found: dict[Partition, None] = {}
-    for block in blocks:
-        values = [f.partition_values for f in block.payload.files]
-        values += [v for table in block.payload.tables for v, _ in split_by_partition(logical(table, snapshot), snapshot)]
-        found.update(dict.fromkeys(tuple(v.get(k) or None for k in keys) for v in values))
-    return list(found)
-
-
-def condition_of(partitions: Sequence[Partition], snapshot: Snapshot) -> Column:
-    """The condition that is true for the rows of these partitions and for no others."""
-    types = {f.name: f.dataType for f in table_schema(snapshot).fields}
-    names = list(snapshot.metadata.partition_columns)
-
-    def is_one_of(number: int) -> Column:
-        """Whether a column has a value that occurs: of one column this says all, of several it lets files be skipped."""
-        column, values = F.col(quote(names[number])), list(dict.fromkeys(p[number] for p in partitions))
-        some = column.isin(*[F.lit(v).cast(types[names[number]]) for v in values if v is not None])
-        return some if None not in values else column.isNull() if values == [None] else some | column.isNull()
-
-    def exactly(partition: Partition) -> Column:
-        return _joined([F.col(quote(n)).eqNullSafe(F.lit(v).cast(types[n])) for n, v in zip(names, partition, strict=True)], any_of=False)
-
-    if not partitions:
-        return F.lit(False)
-    columns = _joined([is_one_of(n) for n in range(len(names))], any_of=False)
-    return columns if len(names) == 1 else columns & _joined([exactly(p) for p in partitions], any_of=True)
-
-
-def _joined(parts: Sequence[Column], *, any_of: bool) -> Column:
-    """The parts joined by OR or by AND, as a tree that is no deeper than it must be."""
-    if len(parts) == 1:
-        return parts[0]
-    half = len(parts) // 2
-    left, right = _joined(parts[:half], any_of=any_of), _joined(parts[half:], any_of=any_of)
-    return left | right if any_of else left & right
-
-
-_TABLE, _ROWS = "__rowlock_table", "__rowlock_rows"
-_DELETED = Clauses(matched=(Clause("delete", None),))
-
-
-def matching_statements(evaluator: Evaluator, snapshot: Snapshot, df: DataFrame, what: Matching, pinned: list[Source], max_records: int | None) -> Planned:
-    """A MERGE that deletes the rows that a new row matches, an append of all new rows over the same reading of them, and their parameters.
-
-    `pinned`: the source of the MERGE, which the first try adds and later ones find.  Raises SchemaMismatch, StatementRefused on an append-only table, and what
-    a MERGE and an append raise.
-    """
-    refuse_on_append_only(snapshot)
-    parameters = {"replaceOn": str(what.on)} if what.on is not None else {"replaceUsing": list(what.using)}
-    on, alias = what.on, what.alias
-    if on is None:
-        df, on, alias = df.alias(_ROWS), _equal(what.using, df, snapshot), _TABLE
-    merge = merge_statement(evaluator, snapshot, df, on, _DELETED, alias, pinned)
-    rows = merge.payload.source.numbered_frame(evaluator).drop(SOURCE_ROW)
-    append = append_statement(evaluator, snapshot, rows, max_records=max_records, read=merge.source_versions)
-    return [merge, append], {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns), **parameters}
-
-
-def _equal(columns: Sequence[str], df: DataFrame, snapshot: Snapshot) -> Column:
-    """That a table's row and a new row have the same values, no null among them, in these columns.  Raises SchemaMismatch."""
-    for has, names in (("the table has", snapshot.schema.names), ("the new rows have", df.columns)):
-        if missing := [c for c in columns if c.lower() not in {n.lower() for n in names}]:
-            text = f"replace_using names {missing[0]!r}, and {has} no such column, only {', '.join(names)}"
-            condition = named("UNRESOLVED_INSERT_REPLACE_USING_COLUMN", colName=missing[0], relationType=has.split(" has")[0], suggestion=", ".join(names))
-            raise SchemaMismatch(text, table=snapshot.table, condition=condition)
-    both = [F.col(f"{_TABLE}.{quote(c)}") == F.col(f"{_ROWS}.{quote(c)}") for c in columns]
-    out = both[0]
-    for one in both[1:]:
-        out = out & one
-    return out

@@ -17,26 +17,23 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, functions as F
-from pyspark.sql.types import ArrayType, LongType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, LongType, TimestampType
 
 from rowlock import progress
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.provenance import Origin
-from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.bridge import analyzed, bare, nullable
-from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
+from rowlock.engines.spark.read.scan import POSITION, Scanner, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.write.writer import most_records, write_native
-from rowlock.exceptions import CorruptLog, StatementRefused
+from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import file_block
 from rowlock.parquet.curves import ALL_BITS, Order, bits_of, cuts, hilbert_table
 from rowlock.parquet.moving import Living, move_rows, moved_origin, sort_rows
-from rowlock.parquet.physical import Doubtful, names_in_files
+from rowlock.parquet.physical import Doubtful
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.schema import ColumnPath, quote
@@ -45,47 +42,6 @@ from rowlock.threads import side_by_side
 _INPUT_NUMBER = "__rowlock_n"
 _MOST_BINS = 15
 """Bins that executors write at the same time, at most; each has a thread of the driver."""
-
-
-def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None) -> list[AddFile]:
-    """The live files whose partition values meet `condition`; all live files where it is None.  No job.  Raises AnalysisException, StatementRefused."""
-    files = list(snapshot.files.adds())
-    if condition is None:
-        return files
-    session, fields = wrap_session(evaluator.spark, evaluator.session(variables=True)), nullable(table_schema(snapshot)).fields
-    wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
-    check_partition_condition(evaluator, snapshot, condition)
-    stored = [names_in_files(snapshot)[n] for n in wanted.names]
-    held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
-    texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
-    table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _INPUT_NUMBER])
-    typed = local_frame(session, table).select(
-        *(marked(padded(F.col(quote(f.name)).cast(bare(f.dataType)), f), f) for f in wanted.fields), _INPUT_NUMBER
-    )  # as a scan has them
-    chosen = typed.where(condition).select(_INPUT_NUMBER)
-    met = {held[row[0]] for row in chosen.collect()}
-    return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in met]
-
-
-WITHOUT_CHANGE = "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET"
-
-
-def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, condition: str | Column, why: str = "DELTA_NON_PARTITION_COLUMN_REFERENCE") -> None:
-    """Raises StatementRefused, with the error condition `why`, for a condition that names a column by which the table is not partitioned, AnalysisException for one that cannot be resolved."""
-    session, fields = wrap_session(evaluator.spark, evaluator.session()), nullable(table_schema(snapshot)).fields
-    resolved = analyzed(empty_frame(session, StructType(fields)).where(condition))
-    names = {str(a.exprId()): f.name for a, f in zip(evaluator.bridge.list(resolved.output()), fields, strict=True)}  # the condition may spell them otherwise
-    used = {names[str(a.exprId())] for a in evaluator.bridge.list(resolved.condition().references().toSeq())}
-    if other := used - set(snapshot.partition_columns):
-        listed = ", ".join(snapshot.partition_columns)
-        text = f"Predicate references non-partition column '{min(other)}'. Only the partition columns may be referenced: [{listed}]"
-        parameters = {"dataFilters": str(condition)} if why == WITHOUT_CHANGE else {"columnName": min(other), "columnList": listed}
-        raise StatementRefused(text, what=str(condition), table=evaluator.store.root, condition=named(why, **parameters))
-
-
-def predicate_text(evaluator: Evaluator, condition: str) -> str:
-    """A condition as delta-spark writes it into the log for OPTIMIZE: parsed, not yet resolved.  Raises Spark's ParseException."""
-    return str(evaluator.spark._jsparkSession.sessionState().sqlParser().parseExpression(condition).toString())
 
 
 def run(

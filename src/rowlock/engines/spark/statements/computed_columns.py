@@ -21,7 +21,6 @@ from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Resolver
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.sources import Source, pin
 from rowlock.exceptions import StatementRefused
@@ -123,13 +122,6 @@ def numbered_rows(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame) ->
         yield rows.select(*(F.col(quote(n)) for n in frame.columns), *(_number(i, firsts, F.col(SOURCE_ROW)) for i in absent))
     finally:
         source.release(evaluator)
-
-
-def furthest_number(evaluator: Evaluator, snapshot: Snapshot, column: Identity) -> int | None:
-    """The number in the rows of a snapshot that lies furthest in the direction of the column's step; None where all are null.  One Spark job."""
-    value = F.col(quote(column.name))
-    row = read_frame(evaluator, snapshot).agg(F.max(value) if column.step > 0 else F.min(value)).first()
-    return None if row is None or row[0] is None else int(row[0])
 
 
 def _number(column: Identity, firsts: Mapping[str, int], row: Column) -> Column:

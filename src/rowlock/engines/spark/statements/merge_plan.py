@@ -80,6 +80,13 @@ class Clause:
         return replace(self, sets=tuple(names))
 
 
+_UNREACHED = {
+    "MATCHED": "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
+    "NOT MATCHED": "DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION",
+    "NOT MATCHED BY SOURCE": "DELTA_NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Clauses:
     """The WHEN clauses of a MERGE by kind, in the user's order.
@@ -91,6 +98,38 @@ class Clauses:
     not_matched: tuple[Clause, ...] = ()
     not_matched_by_source: tuple[Clause, ...] = ()
     values_from: Sequence[DataFrame] = ()
+
+    def check(self, root: str) -> None:
+        """Raises InvalidInput for a MERGE without clauses, and for a clause that cannot be reached."""
+        if not (self.matched or self.not_matched or self.not_matched_by_source):
+            raise InvalidInput(
+                "A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()",
+                table=root,
+                condition=named("DELTA_MERGE_MISSING_WHEN"),
+            )
+        for kind, group in (("MATCHED", self.matched), ("NOT MATCHED", self.not_matched), ("NOT MATCHED BY SOURCE", self.not_matched_by_source)):
+            if any(c.condition is None for c in group[:-1]):
+                raise InvalidInput(
+                    f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply",
+                    table=root,
+                    condition=named(_UNREACHED[kind]),
+                )
+
+    def evolving(self) -> Clauses:
+        """The clauses under schema evolution: updateAll and insertAll set only columns that the source has.
+
+        The table's other columns keep their value in an update and are null in an insert.
+        """
+        groups = {name: tuple(replace(c, evolving=True) for c in getattr(self, name)) for name in ("matched", "not_matched", "not_matched_by_source")}
+        return replace(self, **groups)
+
+    def columns_set(self, source: DataFrame, alias: str | None) -> StructType:
+        """The columns of the source, and the fields of its structs, that the clauses set in the table; the table may have them already."""
+        every, columns = [c for group in (self.matched, self.not_matched) for c in group], columns_of_frame(source)
+        if any(c.all_columns for c in every):
+            return columns
+        paths = {_path(key, columns, alias) for c in every for key in c.assignments or {} if isinstance(key, str)}
+        return _only(columns, paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +170,7 @@ def merge_statement(
 ) -> Statement:
     """Resolves a MERGE, then pins its source, unless an earlier try of the same statement left it in `pinned`; it is there then.
 
-    Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.  `check_clauses` was asked before.
+    Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.  `Clauses.check` was asked before.
     """
     root, source = evaluator.store.root, frame_of_now(source)
     _check_names(snapshot, source, root)
@@ -203,30 +242,6 @@ def _check_names(snapshot: Snapshot, source: DataFrame, root: str) -> None:
 def _positional(fields: Sequence[T.StructField]) -> T.StructType:
     """The fields renamed to c0, c1, ..., since target and source may share names."""
     return T.StructType([T.StructField(f"c{n}", f.dataType, True) for n, f in enumerate(fields)])
-
-
-_UNREACHED = {
-    "MATCHED": "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
-    "NOT MATCHED": "DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION",
-    "NOT MATCHED BY SOURCE": "DELTA_NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION",
-}
-
-
-def check_clauses(clauses: Clauses, root: str) -> None:
-    """Raises InvalidInput for a MERGE without clauses, and for a clause that cannot be reached."""
-    if not (clauses.matched or clauses.not_matched or clauses.not_matched_by_source):
-        raise InvalidInput(
-            "A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()",
-            table=root,
-            condition=named("DELTA_MERGE_MISSING_WHEN"),
-        )
-    for kind, group in (("MATCHED", clauses.matched), ("NOT MATCHED", clauses.not_matched), ("NOT MATCHED BY SOURCE", clauses.not_matched_by_source)):
-        if any(c.condition is None for c in group[:-1]):
-            raise InvalidInput(
-                f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply",
-                table=root,
-                condition=named(_UNREACHED[kind]),
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,34 +397,6 @@ def _parameters(condition: JavaObject, clauses: Clauses) -> dict[str, Any]:
         "notMatchedPredicates": listed(clauses.not_matched),
         "notMatchedBySourcePredicates": listed(clauses.not_matched_by_source),
     }
-
-
-def evolving(clauses: Clauses) -> Clauses:
-    """The clauses under schema evolution: updateAll and insertAll set only columns that the source has.
-
-    The table's other columns keep their value in an update and are null in an insert.
-    """
-    groups = {name: tuple(replace(c, evolving=True) for c in getattr(clauses, name)) for name in ("matched", "not_matched", "not_matched_by_source")}
-    return replace(clauses, **groups)
-
-
-def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> StructType:
-    """The columns of the source, and the fields of its structs, that the clauses set in the table; the table may have them already."""
-    every, columns = [c for group in (clauses.matched, clauses.not_matched) for c in group], columns_of_frame(source)
-    if any(c.all_columns for c in every):
-        return columns
-    paths = {_path(key, columns, alias) for c in every for key in c.assignments or {} if isinstance(key, str)}
-    return _only(columns, paths)
-
-
-@public_errors()
-def check_columns_of_now(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None) -> None:
-    """Raises Spark's AnalysisException where a condition or a value of a MERGE names a column of the table that the MERGE itself would add."""
-    probe = evaluator.probe(evaluator.target(snapshot), alias, evaluator.session(variables=True))
-    given = evaluator.bridge.dataframe(analyzed(source.select("*")), evaluator.spark, evaluator.session(variables=True))
-    for frame, group in ((probe.join(given, as_column(on)), clauses.matched), (probe, clauses.not_matched_by_source)):
-        values = [v for c in group for v in (c.condition, *(c.assignments or {}).values()) if v is not None and not is_default(v)]
-        frame.select([as_column(v) for v in values])
 
 
 def _path(key: str, columns: StructType, alias: str | None) -> ColumnPath:

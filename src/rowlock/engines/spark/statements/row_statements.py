@@ -10,7 +10,7 @@ other side is known to fail for it, as it does in a file that is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,38 +19,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.engine import Statement, refuse_on_append_only
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows
-from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject
-from rowlock.engines.spark.catalyst.errors import public_errors
-from rowlock.engines.spark.catalyst.predicates import Condition, translated
+from rowlock.engines.spark.catalyst.predicates import Condition
 from rowlock.engines.spark.driver_rows import Addressed, Found, Ways
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import stored_origin
-from rowlock.engines.spark.statements.computed_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
-from rowlock.engines.spark.statements.sources import versions_read
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import predicates as ir
-from rowlock.protocol.column_values import refuse_update
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
 from rowlock.protocol.intervals import Interval, of_rows
 from rowlock.protocol.schema import ColumnPath
-
-__all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
-
-
-EVERY_ROW = ["true"]
-"""The `predicate` of a DELETE without a condition, as delta-spark writes it; that of such an UPDATE is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,66 +59,6 @@ class RowPlan:
     reads: ir.Predicate | None = None
     columns: tuple[str, ...] = ()
     mask: RowMask | None = None
-
-
-@public_errors()
-def update_statement(
-    evaluator: Evaluator,
-    snapshot: Snapshot,
-    condition: Expression | None,
-    assignments: Mapping[Any, Expression],
-    alias: str | None,
-    values_from: Sequence[DataFrame] = (),
-) -> Statement:
-    """A resolved UPDATE.  Reads nothing.  Raises Spark's AnalysisException, SchemaMismatch, StatementRefused.
-
-    `values_from`: queries that values were computed from before; what they read of the table is validated at the commit.
-    """
-    refuse_on_append_only(snapshot)
-    session, target = evaluator.session(variables=True), evaluator.target(snapshot)
-    resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "UPDATE", evaluator.store.root)
-
-    def outputs(cast: bool) -> list[Column]:
-        new = assigned_columns(resolver, target, assignments, alias, insert=False, cast=cast)
-        return [new.get(f.name, target.columns[f.name]) for f in target.schema.fields]
-
-    keys = {target_path(k, target.schema, alias, evaluator.store.root)[0] for k in assignments}
-    refuse_update(snapshot.schema, keys, evaluator.store.root)
-    computed = generated_values(target, keys)
-    frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
-    resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition, target.address)
-    sets = tuple(n for n in target.schema.names if n in keys)
-    read = tuple(version for frame in values_from for version in versions_read(evaluator, frame, snapshot.version))
-    return _statement("update", evaluator, target, resolved, session, sets, read)
-
-
-@public_errors()
-def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
-    """A resolved DELETE.  Reads nothing.  Raises Spark's AnalysisException, StatementRefused."""
-    refuse_on_append_only(snapshot)
-    session, target = evaluator.session(variables=True), evaluator.target(snapshot)
-    resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
-    resolved = resolver.fixed(resolver.selected([], condition), condition, target.address)
-    return _statement("delete", evaluator, target, resolved, session)
-
-
-def _statement(
-    kind: Any,
-    evaluator: Evaluator,
-    target: Target,
-    resolved: Resolved,
-    session: JavaObject,
-    sets: tuple[str, ...] = (),
-    read: tuple[int, ...] = (),
-) -> Statement:
-    plain = translated(evaluator.bridge, resolved.condition, target.ids)
-    reads = None if plain is None else plain.reads
-    references = evaluator.bridge.list(resolved.condition.references().toSeq()) if kind == "delete" and resolved.condition is not None else []
-    columns = tuple(target.names[int(a.exprId().id())] for a in references)
-    everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
-    text = (EVERY_ROW if kind == "delete" else []) if resolved.condition is None else [str(resolved.condition.sql())]
-    plan = RowPlan(kind, target.relation, resolved, session, everything, reads, columns, row_mask(plain))
-    return Statement(kind, plan, reads, parameters={"predicate": text}, source_versions=read, sets=sets)
 
 
 def run(
