@@ -58,7 +58,7 @@ class Defined:
 
 
 def changed_otherwise(action: Action, operation: str, before: Defined, after: Defined) -> str | None:
-    """What a commit made of the definition other than it was asked, as a phrase; None if nothing.  Of several commits the last one counts."""
+    """How the definition after a commit differs from the one that was asked for, as a phrase; None if it does not.  Of several commits the last one counts."""
     columns, properties = before.columns, dict(before.properties)
     if action.kind == "alter":
         if reason := next((name for name, holds in _REFUSALS.get(action.alter[0], {}).items() if holds(action, before)), None):

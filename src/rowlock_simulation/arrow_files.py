@@ -26,7 +26,7 @@ class ArrowFile:
 
     @property
     def metadata(self) -> Any:
-        """As much as is asked of it: the number of rows, and that nobody has left a word of a calendar."""
+        """The part of a footer that is asked for: the number of rows, and no mark of a calendar."""
         return SimpleNamespace(metadata=None, row_group=lambda group: SimpleNamespace(num_rows=self._table.num_rows))
 
     def read_row_group(self, group: int, columns: Sequence[str], use_threads: bool = True) -> pa.Table:
@@ -59,7 +59,7 @@ def write_table(table: pa.Table, where: Any, **options: Any) -> None:
 
 @contextlib.contextmanager
 def cheap_files() -> Iterator[None]:
-    """Keeps checkpoints in this format, and what the code under test made of a commit's bytes, until the block ends."""
+    """Stores checkpoints in this format, and caches the commits that the code under test has parsed, until the block ends."""
     modules: tuple[Any, Any] = checkpoint_reader, checkpoint_writer
     commits: Any = replay
     parse, commits.parse_commit = commits.parse_commit, functools.cache(commits.parse_commit)

@@ -7,14 +7,14 @@ from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.names import LAST_CHECKPOINT, LogFile
 from rowlock.transaction.transaction import Table
-from rowlock_simulation.told import Folded
+from rowlock_simulation.responses import Folded
 
 _DAY_MS = 86_400_000
 _ICT = "delta.inCommitTimestampEnablementVersion"
 
 
 def badly_cleaned(table: Table, folded: Folded) -> list[str]:
-    """What is wrong with the log after a checkpoint and cleanups, with nobody else about; the newest version must read as before."""
+    """What is wrong with the log after a checkpoint and cleanups, without other actors; the newest version must read as before."""
     head, store = table.refresh(), table.state.store
     if _ICT in head.metadata.configuration or head.properties.protected_before:
         return []  # then not only the times of files count

@@ -44,8 +44,8 @@ def judge_all(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outco
         with suppress(TableNotFound):
             handles.table(n).refresh()  # puts a commit in its place that was claimed by a process which then ended
         if not history.commits or any(_is_of_what_was_lost(o, histories) for o in own):
-            told = [f"I2: {o.name} was told that it is version {o.done.committed}" for o in own if o.status == "committed"]
-            return [] if history.commits else told
+            lost = [f"I2: {o.name} was acknowledged as version {o.done.committed}" for o in own if o.status == "committed"]
+            return [] if history.commits else lost
         _find_makers(commits_of(history), own)
         whole = copy.copy(history)
         whole.objects = {

@@ -15,7 +15,7 @@ from rowlock_simulation.plans import WORLDS, plan_of
 from rowlock_simulation.run import Result, run
 from rowlock_simulation.shrink import shrink
 
-_TOLD_EACH = 50
+_PRINTED_EACH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class Choices:
 
 
 def simulate(choices: Choices, console: Console) -> bool:
-    """Runs what was asked for; whether every promise was kept.  Raises InvalidInput."""
+    """Runs what was asked for; returns whether no promise was broken.  Raises InvalidInput."""
     worlds = _worlds(choices.world)
     if choices.seed is not None and choices.minutes is None and choices.seeds is None:
-        kept = [_replay(world, choices.seed, choices, console) for world in worlds]
-        return all(kept)
+        intact = [_replay(world, choices.seed, choices, console) for world in worlds]
+        return all(intact)
 
-    def told(result: Result, summary: Summary) -> None:
+    def report(result: Result, summary: Summary) -> None:
         if result.violations:
-            _tell_violations(result, console)
-        elif summary.schedules % _TOLD_EACH == 0:
+            _print_violations(result, console)
+        elif summary.schedules % _PRINTED_EACH == 0:
             console.print(f"seed {result.plan.seed}: {summary.text()}", highlight=False)
 
     seconds = choices.minutes * 60 if choices.minutes is not None else None
@@ -52,7 +52,7 @@ def simulate(choices: Choices, console: Console) -> bool:
         summary = campaign_of_processes(choices.processes, worlds, first, end, until_s=seconds, results=choices.results)
     else:
         seeds = itertools.count(first) if end is None else range(first, end)
-        summary = campaign(worlds, seeds, until_s=seconds, results=choices.results, on_result=told)
+        summary = campaign(worlds, seeds, until_s=seconds, results=choices.results, on_result=report)
     console.print(summary.text(), highlight=False)
     for line in covered(choices.results) if choices.results is not None else ():
         console.print(line, highlight=False, soft_wrap=True)
@@ -95,11 +95,11 @@ def _replay(world: World, seed: int, choices: Choices, console: Console) -> bool
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"{world} {seed}: trace {result.trace_hash}, {result.points} scheduling points, {result.commits} commits", highlight=False)
     if result.violations:
-        _tell_violations(result, console, gone)
+        _print_violations(result, console, gone)
     return not result.violations
 
 
-def _tell_violations(result: Result, console: Console, without: tuple[str, ...] = ()) -> None:
+def _print_violations(result: Result, console: Console, without: tuple[str, ...] = ()) -> None:
     console.print(f"[bold red]{result.plan.world} {result.plan.seed} broke {len(result.violations)} promises[/]", highlight=False)
     for violation in result.violations[:10]:
         console.print(f"  {violation}", highlight=False, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Judges what a commit says of itself: its level of isolation, whether it is a blind append, whether rows kept their ids, and what its checksum is for."""
+"""Judges what a commit records about itself: its level of isolation, whether it is a blind append, whether rows have the ids that they had, and what its checksum is for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the change data feed says of a version, read as its readers do: out of the version's change data files or, where it has none, out of its adds and removes."""
+"""The change data feed of a version, read as its readers do: out of the version's change data files or, where it has none, out of its adds and removes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Feed:
 
         Of a file that it removed and added, with another deletion vector, only the difference counts.
         """
-        self.told: dict[str, Bag] = {}
+        self.changes: dict[str, Bag] = {}
         for action in commit.cdc:
             partition = {c: None if value is None else int(value) for c, value in action.raw["partitionValues"].items()}
             for row in orjson.loads(read(action.raw["path"])):
@@ -37,24 +37,26 @@ class Feed:
 
     def _take(self, kind: str, rows: Bag) -> None:
         if rows:
-            self.told.setdefault(kind, Counter()).update(rows)
+            self.changes.setdefault(kind, Counter()).update(rows)
 
     def net(self) -> Bag:
         """How many of each row came, less those that went."""
         out: Bag = Counter()
-        for kind, bag in self.told.items():
+        for kind, bag in self.changes.items():
             (out.update if kind in ("insert", "update_postimage") else out.subtract)(bag)
         return out
 
     def differs_from(self, changes: Iterable[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]], columns: Sequence[str]) -> str:
-        """What it says other than that these rows were changed, (old, new) for each, None for one that is not there; empty where they agree."""
+        """How it differs from these changes, (old, new) for each, None for a row that is not there; empty where they agree."""
         real: dict[str, Bag] = {}
         for old, new in changes:
             for row, alone, of_two in ((old, "delete", "update_preimage"), (new, "insert", "update_postimage")):
                 if row is not None:
                     real.setdefault(alone if old is None or new is None else of_two, Counter())[tuple(row[c] for c in columns)] += 1
         return ", ".join(
-            f"{kind} {self.told.get(kind)} is {real.get(kind)}" for kind in sorted(self.told.keys() | real.keys()) if self.told.get(kind) != real.get(kind)
+            f"{kind} {self.changes.get(kind)} is {real.get(kind)}"
+            for kind in sorted(self.changes.keys() | real.keys())
+            if self.changes.get(kind) != real.get(kind)
         )
 
 

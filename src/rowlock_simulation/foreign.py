@@ -1,4 +1,4 @@
-"""Commits as other Delta engines do: copy on write of whole files, no provenance, no turns; whoever loses a put begins anew from the newest version.
+"""Commits as other Delta engines do: copy on write of whole files, no provenance, no turns; a writer that loses a put begins anew from the newest version.
 
 It shares with the code under test the store, the parsers of the formats and the data files of the engine in memory.
 """

@@ -1,4 +1,4 @@
-"""Judges a schedule by what the store has held and what programs were told; shares no code with what it judges but the parsers of the formats.
+"""Judges a schedule by what the store has held and what programs got back; shares no code with what it judges but the parsers of the formats.
 
 Every version is read out of the raw log and compared with serial execution of the same statements in log order.
 """
@@ -29,10 +29,10 @@ from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.policies import goes_by_rows, overlooked, raises, unfounded
 from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
+from rowlock_simulation.responses import Folded, counted, files_counted, miscounted, without_reason
 from rowlock_simulation.retention import wrongly_deleted
 from rowlock_simulation.roles import COLUMNS, LOCKLESS, LONG, REMADE, SHARED
 from rowlock_simulation.serial import State
-from rowlock_simulation.told import Folded, counted, files_counted, miscounted, without_reason
 
 RESERVES = "RESERVE IDENTITY"
 _SEVERAL = ("property", "drop feature", "number")
@@ -40,20 +40,20 @@ _SEVERAL = ("property", "drop feature", "number")
 
 
 def judge(plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table) -> list[str]:
-    """What the schedule broke, as sentences; nothing where it kept all promises."""
+    """What the schedule broke, as sentences; empty if nothing."""
     return verdict_of(plan, history, outcomes, table).violations
 
 
 def verdict_of(
     plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table, *, sources: Sequence[Verdict] = (), gone: Set[str] = frozenset()
 ) -> Verdict:
-    """The checks of one table, all done.  For a clone `sources` are those of the tables that it may be made of, and `gone` the files that were deleted anywhere."""
+    """The checks of one table, all done.  For a clone `sources` are those of the tables that it may be a clone of, and `gone` the files that were deleted anywhere."""
     if not history.commits or history.overtaken:
         verdict = Verdict(plan, history, (), outcomes)
         verdict.violations += history.violations
-        return verdict  # the table was dropped, and whoever was to make another died, or a checkpoint of the old one came into the new one
+        return verdict  # the table was dropped, and the actor that was to make another died, or a checkpoint of the old one came into the new one
     with suppress(*[CorruptLog] * bool(history.table)):  # a hole below what a writer of the table before has put; see `overtaken`
-        table.refresh()  # a commit that was claimed by a process which then ended is put in its place by whoever reads first
+        table.refresh()  # a commit that was claimed by a process which then ended is put in its place by the first reader
     commits = commits_of(history)
     verdict = Verdict(plan, history, commits, outcomes, sources, gone)
     verdict.violations += history.violations
@@ -96,7 +96,7 @@ class Verdict:
         self._feed: Feed | None = None
         self.folded = Folded()
         self.overtaken = False
-        """Whether a commit to the table before landed in the log of this one, unseen by its writer: nobody can mend that, and no more is judged."""
+        """Whether a commit to the table before landed in the log of this one, unseen by its writer: no writer can prevent that, and no more is judged."""
         self.violations: list[str] = []
 
     @property
@@ -146,10 +146,10 @@ class Verdict:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
 
     def _is_stray(self, commit: Commit) -> bool:
-        """Whether it is of a transaction that began on the table before this one; its writer must not be told that it is committed."""
+        """Whether it is of a transaction that began on the table before this one; it must not be acknowledged as committed."""
         strays = [o for t in commit.txn_ids if (o := self._of_txn.get(t)) is not None and o.begun_on.get(t, self._history.table) < self._history.table]
         self.violations += [
-            f"{o.name} began on a table that was dropped, and was told that it is version {commit.version} of another"
+            f"{o.name} began on a table that was dropped, and was acknowledged as version {commit.version} of another"
             for o in strays
             if o.status == "committed"
         ]
@@ -167,15 +167,15 @@ class Verdict:
         """The change data feed of a version is what it differs in from the one before."""
         if self._feed is None or version == 0:
             return
-        told, (before, after) = self._feed.net(), self.bags[-2:]
+        fed, (before, after) = self._feed.net(), self.bags[-2:]
         if self._stored_as[0] != self._stored_as[1]:  # a RESTORE of the definition as well
-            before, after, told = (_cut(bag) for bag in (before, after, told))
+            before, after, fed = (_cut(bag) for bag in (before, after, fed))
         real = Counter(after)
         real.subtract(before)
-        if {row: n for row, n in told.items() if n} != {row: n for row, n in real.items() if n}:
-            told.subtract(real)
+        if {row: n for row, n in fed.items() if n} != {row: n for row, n in real.items() if n}:
+            fed.subtract(real)
             self.violations.append(
-                f"feed: the change data feed of version {version} is not what it changed: {text_of(+told)} too much, {text_of(-told)} too little"
+                f"feed: the change data feed of version {version} is not what it changed: {text_of(+fed)} too much, {text_of(-fed)} too little"
             )
 
     def _serve(self, serial: NumberedTable, states: Sequence[State], commit: Commit) -> None:
@@ -184,7 +184,7 @@ class Verdict:
             if outcome is None:
                 made_again = commit.version == 0 and self._history.table  # by a process that may have ended
                 if not commit.aborted and not made_again:
-                    self.violations.append(f"version {commit.version} is of transaction {txn_id}, which nobody began")
+                    self.violations.append(f"version {commit.version} is of transaction {txn_id}, which no actor began")
             elif outcome.action.kind == "restore":
                 assert outcome.done.restored is not None
                 if self._definition.lost_ids_since(outcome.done.restored) or outcome.done.restored < self._ids.forgotten_at:
@@ -239,7 +239,7 @@ class Verdict:
         return all(action.scripts and all(isinstance(s, Append) for s in action.scripts) for action in done)
 
     def _check_metrics(self, serial: NumberedTable, commit: Commit, outcome: Outcome) -> None:
-        """The metrics of a commit of one statement count the rows that it changed where it stands in the log."""
+        """The metrics of a commit of one statement count the rows that it changed at its place in the log."""
         if outcome.action.kind == "statements" and len(outcome.action.scripts) == len(commit.txn_ids) == 1:
             with_vectors = self._defined[-1].is_on("delta.enableDeletionVectors")
             wrong = miscounted(commit, counted(serial, outcome.action.scripts[0], copies=not with_vectors) | files_counted(commit, outcome.action.scripts[0]))
@@ -260,11 +260,11 @@ class Verdict:
             if o.on_table < self._history.table and o.status != "broke":
                 continue  # what became of it went with the table, or was judged as a version of this one
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not self._reads_what_expired(o)):
-                self.violations.append(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
+                self.violations.append(f"{o.name} met an error that is no part of the API: {type(o.error).__name__}: {o.error}")
             if o.status == "committed" and (sorted(at)[-1:] if o.action.kind in _SEVERAL else at) != [o.done.committed]:
-                self.violations.append(f"I2: {o.name} was told that it is version {o.done.committed}, and is in {at or 'none'}")
+                self.violations.append(f"I2: {o.name} was acknowledged as version {o.done.committed}, and is in {at or 'none'}")
             if o.status in ("failed", "nothing") and at and o.action.kind not in _SEVERAL:
-                self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
+                self.violations.append(f"I2: {o.name} ended as {o.status} ({o.detail}), and is in version {at}")
             if o.action.wrong and o.status in ("committed", "nothing"):
                 self.violations.append(f"{o.name} was carried out, which no version allows: {o.action}")
             if o.status == "failed" and not o.action.wrong and without_reason(self._plan, o):
@@ -281,9 +281,9 @@ class Verdict:
         self._check_numbers()
 
     def _check_reasons(self, o: Outcome) -> None:
-        """Who was refused, or told that there is nothing to do, met a version of which that is true."""
+        """An action that was refused, or found nothing to do, met a version of which that is true."""
         if o.status == "nothing" and changes_all(o.action, self._met(o)):
-            self.violations.append(f"{o.name} was told that there is nothing to do: {o.action}")
+            self.violations.append(f"{o.name} found nothing to do: {o.action}")
         if o.status == "failed" and refused_without_reason(o.action, o.error, self._met(o)):
             self.violations.append(f"{o.name} was refused for what is not so: {o.detail}")
         if o.status == "failed" and raises(o.action) and o.read_at and unfounded(o.action, o.error, *self._read_and_met(o), self._plan.generated):
@@ -322,7 +322,7 @@ class Verdict:
         return (o.action.kind == "travel" or o.action.sleeps_s > 0) and self._plan.night_s > 0 and "is not there" in str(o.error)
 
     def _fails_by_others(self, o: Outcome) -> bool:
-        """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""
+        """Whether a statement that is to be rebased was refused for a conflict; a log that was cleaned up beneath a paused writer is one."""
         excused = MetadataChangedException if o.action.app is None or o.action.app[0] != SHARED else (MetadataChangedException, ConcurrentTransactionException)
         by_others = isinstance(o.error, DeltaConcurrentModificationException) and not isinstance(o.error, excused)
         return (
@@ -330,7 +330,7 @@ class Verdict:
         )
 
     def _named(self, txn_id: str) -> str:
-        return self._of_txn[txn_id].name if txn_id in self._of_txn else "nobody"
+        return self._of_txn[txn_id].name if txn_id in self._of_txn else "no actor"
 
     def _check_steps(self) -> None:
         steps = Counter((t.app_id, t.version) for commit in self._commits for t in commit.txns)
@@ -338,7 +338,7 @@ class Verdict:
         for o in self._outcomes:
             own = o.action.step if o.on_table == self._history.table and o.status in ("committed", "nothing") else None
             if own is not None and not any(app == own.app_id and version >= own.version for app, version in steps):
-                self.violations.append(f"I2: {o.name} was told that step {o.action.app} is done, and it is not in the log")
+                self.violations.append(f"I2: {o.name} took step {o.action.app} for done, and it is not in the log")
 
     def check_streams(self, table: Table) -> None:
         """Every query has read each row once, over all its restarts."""
@@ -362,14 +362,14 @@ class Verdict:
                 self.violations += [f"reader {o.name}: {text}" for text in self.folded.differences(o.done.snapshot)]
             if o.done.asked not in (None, o.done.version):
                 self.violations.append(f"reader {o.name} asked for the time of version {o.done.asked}, and was shown version {o.done.version}")
-            self.violations += [f"reader {o.name} was told another history of version {c.version}" for c in o.done.history if not self._is_told(c)]
+            self.violations += [f"reader {o.name} was shown another history of version {c.version}" for c in o.done.history if not self._is_in_log(c)]
             if rows_of(o.done.rows, self.columns[o.done.version]) != self.bags[o.done.version]:
                 self.violations.append(f"reader {o.name} saw other rows in version {o.done.version} than it has")
 
-    def _is_told(self, told: Commit) -> bool:
+    def _is_in_log(self, shown: Commit) -> bool:
         """Whether a commit of the history is the one that the log has; one that was not durable when it was read may be gone."""
-        lost = self._history.lost_from is not None and commit_key(told.version) >= self._history.lost_from
-        return lost or told.info == next((c.info for c in self._commits if c.version == told.version), None)
+        lost = self._history.lost_from is not None and commit_key(shown.version) >= self._history.lost_from
+        return lost or shown.info == next((c.info for c in self._commits if c.version == shown.version), None)
 
 
 def _check_head(verdict: Verdict, table: Table) -> None:

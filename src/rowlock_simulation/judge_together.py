@@ -1,7 +1,7 @@
 """Judges a schedule over several tables: one order of all transactions must explain every version of every table, and what readers saw.
 
 A transaction has a place in the log of each of its tables: that of the version that prepared it there, or of its own version in the home and under a
-common arbiter.  Whoever comes after it in one table comes after it in all.  What an engine that knows nothing of this commits while a table is prepared
+common arbiter.  A transaction that follows it in one table follows it in all.  What an engine that knows nothing of this commits while a table is prepared
 comes after the transaction, and a row that it changed stays as it left it.
 """
 
@@ -23,10 +23,10 @@ from rowlock_simulation.memory.sql.script import Optimize, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
+from rowlock_simulation.responses import Folded
 from rowlock_simulation.roles import COLUMNS
 from rowlock_simulation.serial import Row, SerialTable
 from rowlock_simulation.together import copied
-from rowlock_simulation.told import Folded
 from rowlock_simulation.world import VISITOR, Handles
 
 
@@ -74,7 +74,7 @@ def _scripts(outcome: Outcome) -> list[tuple[int, Sequence[Script]]]:
 
 
 def judge(plan: Plan, histories: Sequence[History], outcomes: Sequence[Outcome], handles: Handles, met: Set[str] = frozenset()) -> list[str]:
-    """What the schedule broke, as sentences; nothing where it kept all promises.  `met`: the actors that met a fault."""
+    """What the schedule broke, as sentences; empty if nothing.  `met`: the actors that met a fault."""
     verdict = _Verdict(plan, histories, outcomes, handles, met)
     for check in (verdict.check_logs, verdict.check_decisions, verdict.check_outcomes, verdict.check_readers, verdict.check_order):
         check()
@@ -90,7 +90,7 @@ class _Verdict:
         """Who may only read, and who met a fault: a reader whose put fails takes what is decided as one who may only read."""
         self._of_txn = {t: o for o in outcomes for t in o.txn_ids}
         self.violations: list[str] = []
-        for n in range(len(plan.tables)):  # whoever comes by settles what is open, and may put a marker into another table
+        for n in range(len(plan.tables)):  # a reader settles what is open, and may put a marker into another table
             handles.table(n).refresh()
         self._heads = [handles.table(n).refresh() for n in range(len(plan.tables))]
         self._logs = [_Log(n, handles.table(n).state.store.root, commits_of(h)) for n, h in enumerate(histories)]
@@ -122,7 +122,7 @@ class _Verdict:
     # ---- what was prepared, decided and closed ----------------------------------------------------
 
     def check_decisions(self) -> None:
-        """What was decided is closed with its data, once, and what was given up nowhere; nobody who knows of it passes what is open."""
+        """What was decided is closed with its data, once, and what was given up is in no table; no writer that knows of it passes what is open."""
         for log in self._logs:
             self._read_closes(log)
         for log in self._logs:
@@ -131,7 +131,7 @@ class _Verdict:
                 for place, prepared in prepared_by(commit):
                     other = next(x for x in self._logs if x.root == place)
                     if other.prepared.get(commit.txn_id or "", (None,))[0] != prepared:
-                        self._say(
+                        self._report(
                             f"t{log.number} decided {self._named(commit.txn_id)} in version {commit.version}; version {prepared} of t{other.number} is not closed with it"
                         )
                 if (passed := log.window(commit.version)) is not None and log.prepared[passed][0] < commit.version:
@@ -143,7 +143,7 @@ class _Verdict:
         for log in self._logs:
             for commit in log.commits:
                 if (p := prepared_in(commit)) is not None and p.txn_id in gone and p.txn_id in decided and not self._word_is_commit(p.txn_id):
-                    self._say(f"{self._named(p.txn_id)} was given up, and is committed")
+                    self._report(f"{self._named(p.txn_id)} was given up, and is committed")
 
     def _word_is_commit(self, txn_id: str) -> bool:
         """Whether the first word about a transaction in a log is its commit."""
@@ -160,53 +160,53 @@ class _Verdict:
         for commit in log.commits:
             if (prepared := prepared_in(commit)) is not None:
                 if open_ is not None:
-                    self._say(f"t{log.number}: version {commit.version} prepares where version {open_.version} is open")
+                    self._report(f"t{log.number}: version {commit.version} prepares where version {open_.version} is open")
                 open_ = prepared
             elif (txn_id := closed_in(commit)) is not None:
                 if open_ is None or open_.txn_id != txn_id:
-                    self._say(f"t{log.number}: version {commit.version} closes what is not open")
+                    self._report(f"t{log.number}: version {commit.version} closes what is not open")
                     continue
-                said = _said(commit)["closed"]
+                marker = _record(commit)["closed"]
                 has_data = txn_id in commit.txn_ids
                 is_written = open_.staged is not None or open_.post is not None
-                if said["decided"] is not None:
+                if marker["decided"] is not None:
                     log.prepared[txn_id] = open_.version, commit.version
-                if has_data != (is_written and said["decided"] is not None):
-                    self._say(f"t{log.number}: version {commit.version} closes {self._named(txn_id)} with{'' if has_data else 'out'} data")
+                if has_data != (is_written and marker["decided"] is not None):
+                    self._report(f"t{log.number}: version {commit.version} closes {self._named(txn_id)} with{'' if has_data else 'out'} data")
                 open_ = None
 
     def _check_passer(self, log: _Log, commit: Commit, txn_id: str) -> None:
         knowing = [o.name for t in commit.txn_ids if (o := self._of_txn.get(t)) is not None and not o.action.unaware]
         if knowing and len(knowing) == len(commit.txn_ids):
-            self._say(f"t{log.number}: version {commit.version} ({', '.join(knowing)}) passes {self._named(txn_id)}, which is open there")
+            self._report(f"t{log.number}: version {commit.version} ({', '.join(knowing)}) passes {self._named(txn_id)}, which is open there")
 
-    # ---- what programs were told ------------------------------------------------------------------
+    # ---- what programs got back -------------------------------------------------------------------
 
     def check_outcomes(self) -> None:
         """What was acknowledged is in all of its tables, once; what was reported as failed is nowhere (I2), and nothing is there by half (I1)."""
         for o in self._outcomes:
             at = [(log.number, c.version) for log in self._logs for c in log.commits for t in o.txn_ids if t in c.txn_ids]
             if o.status == "broke" or isinstance(o.error, CorruptLog):
-                self._say(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
+                self._report(f"{o.name} met an error that is no part of the API: {type(o.error).__name__}: {o.error}")
             if o.status in ("failed", "nothing") and at:
-                self._say(f"I2: {o.name} was told {o.status} ({o.detail}), and is in {at}")
+                self._report(f"I2: {o.name} ended as {o.status} ({o.detail}), and is in {at}")
             if o.action.kind == "together":
                 self._check_together(o, at)
             elif o.status == "committed" and at != [(o.action.table, o.done.committed)]:
-                self._say(f"I2: {o.name} was told that it is version {o.done.committed} of t{o.action.table}, and is in {at or 'none'}")
+                self._report(f"I2: {o.name} was acknowledged as version {o.done.committed} of t{o.action.table}, and is in {at or 'none'}")
             elif len(at) > 1:
-                self._say(f"I2: {o.name} is in {at}")
+                self._report(f"I2: {o.name} is in {at}")
         self._check_steps()
 
     def _check_together(self, o: Outcome, at: Sequence[tuple[int, int]]) -> None:
         wanted = sorted(n for n in range(len(self._logs)) if _Node(o, "").writes(n))
         if at and sorted(n for n, _ in at) != wanted:
-            self._say(f"I1: {o.name} is in {at}, and writes to the tables {wanted}")
+            self._report(f"I1: {o.name} is in {at}, and writes to the tables {wanted}")
         if o.status == "committed" and o.done.together is not None:
-            told, pending = o.done.together.versions, o.done.together.pending
+            acknowledged, pending = o.done.together.versions, o.done.together.pending
             there = {self._logs[n].root: v for n, v in at}
-            if not at or {r: v for r, v in there.items() if r in told} != told or set(there) - set(told) - set(pending):
-                self._say(f"I2: {o.name} was told the versions {told}, pending {pending}, and is in {at or 'none'}")
+            if not at or {r: v for r, v in there.items() if r in acknowledged} != acknowledged or set(there) - set(acknowledged) - set(pending):
+                self._report(f"I2: {o.name} was acknowledged as the versions {acknowledged}, pending {pending}, and is in {at or 'none'}")
 
     def _check_steps(self) -> None:
         for log in self._logs:
@@ -215,7 +215,7 @@ class _Verdict:
             for o in self._outcomes:
                 done = o.action.app is not None and o.status in ("committed", "nothing") and _Node(o, "").writes(log.number)
                 if done and o.action.app is not None and not steps[o.action.app]:
-                    self._say(f"I2: {o.name} was told that step {o.action.app} is done, and it is not in the log of t{log.number}")
+                    self._report(f"I2: {o.name} took step {o.action.app} for done, and it is not in the log of t{log.number}")
 
     # ---- readers ----------------------------------------------------------------------------------
 
@@ -229,12 +229,12 @@ class _Verdict:
                 if seen.rows is None or seen.version is None or seen.version >= len(log.bags) or history.lost_from is not None:
                     continue
                 if rows_of(seen.rows, COLUMNS) != log.bags[seen.version]:
-                    self._say(f"reader {o.name} saw other rows in version {seen.version} of t{n} than it has")
+                    self._report(f"reader {o.name} saw other rows in version {seen.version} of t{n} than it has")
                 travels = o.action.kind.startswith("travel")
                 if not travels and (late := self._missed(o, log, seen.version)):
-                    self._say(f"reader {o.name} read version {seen.version} of t{n} after {late} had been acknowledged")
+                    self._report(f"reader {o.name} read version {seen.version} of t{n} after {late} had been acknowledged")
                 if not travels and not o.action.unaware and o.actor not in self._visitors and (txn_id := log.window(seen.version)) is not None:
-                    self._say(f"reader {o.name} read version {seen.version} of t{n}, where {self._named(txn_id)} is open")
+                    self._report(f"reader {o.name} read version {seen.version} of t{n}, where {self._named(txn_id)} is open")
 
     def _place_visitors(self) -> None:
         """Who may only read has laid what was decided over the version before: it saw the next one, where that closes the transaction."""
@@ -246,10 +246,10 @@ class _Verdict:
                         seen.version = closing if closing == seen.version + 1 else None
 
     def _missed(self, reader: Outcome, log: _Log, version: int) -> str:
-        told = [o for o in self._outcomes if o.status == "committed" and o.ended_at <= reader.began_at]
+        earlier = [o for o in self._outcomes if o.status == "committed" and o.ended_at <= reader.began_at]
         if reader.actor in self._visitors:  # what another engine commits after what is not decided is not shown
-            told = [o for o in told if not o.action.unaware]
-        return ", ".join(o.name for o in told if any(t in c.txn_ids for c in log.commits[version + 1 :] for t in o.txn_ids))
+            earlier = [o for o in earlier if not o.action.unaware]
+        return ", ".join(o.name for o in earlier if any(t in c.txn_ids for c in log.commits[version + 1 :] for t in o.txn_ids))
 
     # ---- one order for all ------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class _Verdict:
         ordered = list(_sorted(nodes))
         if len(ordered) < len(nodes):
             rest = [n for n in nodes if n not in ordered]
-            self._say(
+            self._report(
                 "no serial order: "
                 + "; ".join(f"{n.outcome.name} at {n.at or n.seen} after {sorted(m.outcome.name for m in n.before if m in rest)}" for n in rest[:8])
             )
@@ -283,11 +283,11 @@ class _Verdict:
         for number, (bag, rows) in enumerate(zip(log.bags, wanted, strict=True)):
             if bag != rows:
                 doing = ", ".join(self._named(t) for t in log.commits[number].txn_ids)
-                self._say(f"I3: version {number} of t{log.number} ({doing}) has {text_of(bag - rows)} and lacks {text_of(rows - bag)}")
+                self._report(f"I3: version {number} of t{log.number} ({doing}) has {text_of(bag - rows)} and lacks {text_of(rows - bag)}")
                 return
 
     def _check_money(self, nodes: Sequence[_Node]) -> None:
-        """The sum of all accounts, wherever nobody but transactions over several tables has touched them."""
+        """The sum of all accounts, wherever only transactions over several tables have touched them."""
         if any(o.action.unaware and isinstance(script, Update) for o in self._outcomes for script in o.action.scripts):
             return
         for node in nodes:
@@ -295,7 +295,7 @@ class _Verdict:
             if node.outcome.action.kind == "read together" and len(node.seen) == len(self._logs) and not lost:
                 money = sum(v * n for t, at in node.seen.items() for (k, v, *_), n in self._logs[t].bags[at].items() if k < self._plan.accounts)
                 if money != 100 * self._plan.accounts * len(self._logs):
-                    self._say(f"money: {node.outcome.name} saw {money} in the versions {node.seen}")
+                    self._report(f"money: {node.outcome.name} saw {money} in the versions {node.seen}")
 
     def _check_torn(self, nodes: Sequence[_Node]) -> None:
         """Who reads several tables at a time sees of each transaction over several of them all, or nothing."""
@@ -306,7 +306,7 @@ class _Verdict:
                     v <= seen[n] for n, at in node.at.items() if n in seen and node.writes(n) for v in [self._logs[n].prepared.get(node.txn_id, (0, at))[1]]
                 }
                 if len(shown) > 1:
-                    self._say(f"{o.name} saw the versions {seen}, which have {node.outcome.name} by half")
+                    self._report(f"{o.name} saw the versions {seen}, which have {node.outcome.name} by half")
 
     def _nodes(self) -> list[_Node]:
         found: dict[str, _Node] = {}
@@ -316,7 +316,7 @@ class _Verdict:
                     outcome = self._of_txn.get(txn_id)
                     if outcome is None:
                         if not commit.aborted and prepared_in(commit) is None and closed_in(commit) is None:
-                            self._say(f"version {commit.version} of t{log.number} is of transaction {txn_id}, which nobody began")
+                            self._report(f"version {commit.version} of t{log.number} is of transaction {txn_id}, which no actor began")
                     elif outcome.action.kind in ("statements", "together") and not _only_moves(outcome):
                         node = found.setdefault(txn_id, _Node(outcome, txn_id))
                         node.at[log.number] = log.prepared.get(txn_id, (commit.version,))[0]
@@ -336,13 +336,13 @@ class _Verdict:
         return [*found.values(), *readers]
 
     def _named(self, txn_id: str | None) -> str:
-        return self._of_txn[txn_id].name if txn_id in self._of_txn else "nobody"
+        return self._of_txn[txn_id].name if txn_id in self._of_txn else "no actor"
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self.violations.append(text)
 
 
-def _said(commit: Commit) -> Mapping[str, Any]:
+def _record(commit: Commit) -> Mapping[str, Any]:
     return (commit.info.rowlock if commit.info is not None else None) or {}
 
 

@@ -38,12 +38,12 @@ class NumberedTable(SerialTable):
         private = NumberedTable(self.columns, self.not_null, list(read), self.checks, self.defaults, self.generated, numbers=self.numbers)
         private.run(*scripts)
         before, after = {row[NUMBER] for row in read}, {row[NUMBER]: row for row in private.rows}
-        kept = []
+        merged = []
         for row in self.rows:
             number = row[NUMBER]
             if number in after:
                 cells = private.set_cells.get(number, set())
-                kept.append({**row, **{column: after[number][column] for column in cells}})
+                merged.append({**row, **{column: after[number][column] for column in cells}})
             elif number not in before:
-                kept.append(row)
-        self.rows = [*kept, *(row for number, row in after.items() if number not in before)]
+                merged.append(row)
+        self.rows = [*merged, *(row for number, row in after.items() if number not in before)]

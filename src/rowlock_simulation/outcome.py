@@ -1,4 +1,4 @@
-"""What became of one action, as its program was told."""
+"""The outcome of one action, as its program sees it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class TableOf:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a schedule is made of besides its order."""
+    """All of a schedule but its order: actors, tables, faults."""
 
     world: World
     seed: int
@@ -90,7 +90,7 @@ class Plan:
     theme: str = "everybody"
     """Which actors are likely (`draw.THEMES`)."""
     night_s: float = 0.0
-    """Where it is not 0, actors carry out the second half of their actions after so much time: what is kept for a day may go."""
+    """Where it is not 0, actors carry out the second half of their actions after so much time: a retention of a day may pass."""
     limits: dict[str, int] = field(default_factory=dict)
     """What is set of `rowlock.limits`."""
     engine: dict[str, Any] = field(default_factory=dict)

@@ -44,9 +44,9 @@ def overlooked(action: Action, read: State, before: State, generated: Mapping[st
 
 
 def unfounded(action: Action, error: Exception | None, read: State, met: Iterable[State], generated: Mapping[str, str]) -> bool:
-    """Whether a statement was told of a conflict although it changes the same rows in every version that it may have met.
+    """Whether a statement was refused for a conflict although it changes the same rows in every version that it may have met.
 
-    By file, where what it has read is said to be removed although no row has changed.
+    By file, where the conflict is that what it has read was removed although no row has changed.
     """
     if not isinstance(error, DeltaConcurrentModificationException) or isinstance(error, _NOT_BY_ROWS):
         return False

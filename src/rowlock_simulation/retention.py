@@ -20,7 +20,7 @@ _LOOK_US = 120_000_000
 def wrongly_deleted(plan: Plan, history: History, commits: Sequence[Commit]) -> list[str]:
     """The files of one table that were deleted while one of its versions within the retention named them, or before a version that names them.
 
-    A file that is older than the retention when it is committed may be deleted between its writer's look and the put: nobody can help that, and the table is not read anew.
+    A file that is older than the retention when it is committed may be deleted between its writer's look and the put: no writer can prevent that, and the table is not read anew.
     """
     retention_ms = TableProperties(plan.properties).deleted_file_retention_ms
     wrong, live, removed = list[str](), dict[str, tuple[str, ...]](), dict[str, int]()

@@ -91,10 +91,10 @@ def run(plan: Plan) -> Result:
     outcomes: list[Outcome] = []
     with simulated(scheduler), cheap_files(), limited(**plan.limits), _quiet(plan), _posted_above(plan.inline_bytes):
         servers = servers_of(plan, scheduler)
-        nobody = outside(servers, scheduler)
+        observer = outside(servers, scheduler)
         try:
             for n in range(len(plan.tables) or 1):
-                outcomes += _set_up(plan, n, nobody.table(n), scheduler)
+                outcomes += _set_up(plan, n, observer.table(n), scheduler)
         except Exception as e:  # noqa: BLE001 - without faults, and alone
             return Result(plan, scheduler.trace_hash, 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.lines, [])
         hosts = {name: Host(name, plan, servers, scheduler) for name in sorted({a.process for a in plan.actors})}
@@ -210,7 +210,7 @@ def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None
         elif action.kind == "stream":
             from rowlock_simulation import streams  # which imports pyspark
 
-            done.query = host.kept.setdefault(outcome.actor, streams.Query(dict(action.options)))
+            done.query = host.queries.setdefault(outcome.actor, streams.Query(dict(action.options)))
             streams.read_on(action, done.query, host.handles.table(), scheduler)
         elif action.kind.endswith("together"):
             together.perform(action, host.handles.table, scheduler, done)

@@ -67,14 +67,14 @@ class Scheduler:
 
     Examples:
         >>> from rowlock_simulation import Process, Scheduler
-        >>> s, said = Scheduler(seed=7), []
+        >>> s, greeted = Scheduler(seed=7), []
         >>> def greet(name: str) -> None:
         ...     s.pause(s.random.random())
-        ...     said.append(name)
+        ...     greeted.append(name)
         >>> for name in "abc":
         ...     _ = s.spawn(name, lambda name=name: greet(name), Process(name))
         >>> s.run()
-        >>> sorted(said)
+        >>> sorted(greeted)
         ['a', 'b', 'c']
     """
 
@@ -94,7 +94,7 @@ class Scheduler:
         self._runner = getcurrent()
         self.ended = False
         self.outside = Process("-")
-        """The process of whoever is no actor: sets a schedule up, and judges it."""
+        """The process of the runner, which sets a schedule up and judges it."""
         self._hash = hashlib.blake2b(digest_size=16)
 
     # ---- what happens -----------------------------------------------------------------------------
@@ -132,8 +132,8 @@ class Scheduler:
         except Crashed:
             pass
         except (KeyboardInterrupt, SystemExit):
-            raise  # to whoever runs the schedule
-        except BaseException as e:  # noqa: BLE001 - handed to whoever runs the schedule
+            raise  # to the caller of `run`
+        except BaseException as e:  # noqa: BLE001 - handed to the caller of `run`
             self.errors.append((task.name, e))
         finally:
             self.current = None
@@ -142,7 +142,7 @@ class Scheduler:
                 self._end()
 
     def run(self) -> None:
-        """Runs all actors to their end.  Errors of actors are in `errors`, with Stuck where nobody could go on."""
+        """Runs all actors to their end.  Errors of actors are in `errors`, with Stuck where no actor could go on."""
         try:
             while (following := self._following()) is not None:
                 self.current = following

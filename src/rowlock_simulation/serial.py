@@ -102,10 +102,10 @@ class SerialTable:
             case Append(rows):
                 return self.rows + [self._whole(r) for r in rows]
             case Overwrite(rows, where):
-                kept = [row for row in self.rows if where and not (self._true(where, row) and self._changed(row, None))]
+                others = [row for row in self.rows if where and not (self._true(where, row) and self._changed(row, None))]
                 if where is None:
                     self._changes += [(row, None) for row in self.rows]
-                return kept + [self._whole(r) for r in rows]
+                return others + [self._whole(r) for r in rows]
             case Merge():
                 return self._merge(script)
             case Optimize():

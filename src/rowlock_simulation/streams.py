@@ -119,7 +119,7 @@ def wrong_rows(name: str, query: Query, versions: Sequence[VersionRows], table: 
     wanted = _inserted(versions[began.version].rows) if began.initial else Counter()
     for version in versions[began.version + began.initial : last + 1]:
         if query.options.get(FEED):
-            wanted += Counter({(kind, *row): n for kind, bag in (version.feed.told if version.feed is not None else {}).items() for row, n in bag.items()})
+            wanted += Counter({(kind, *row): n for kind, bag in (version.feed.changes if version.feed is not None else {}).items() for row, n in bag.items()})
         elif not (version.changes and query.options.get("skipChangeCommits")):
             wanted += _inserted(version.came)
     read = query.read()

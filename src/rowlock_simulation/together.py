@@ -76,8 +76,8 @@ def _transaction(action: Action, table: Callable[[int], Table], scheduler: Sched
             for script in scripts.get(n, ()):
                 if not txn.already_committed:
                     txn.execute(*statements_of(script, txn.base))
-        said = {n: (operation(scripts[n][0]), parameters(scripts[n][0])) if n in scripts else ("READ", {}) for n in txns}
-        return commit([Part(txn, *said[n], txn_id) for n, txn in txns.items()], action.wait)
+        recorded = {n: (operation(scripts[n][0]), parameters(scripts[n][0])) if n in scripts else ("READ", {}) for n in txns}
+        return commit([Part(txn, *recorded[n], txn_id) for n, txn in txns.items()], action.wait)
 
     again = runs_again if action.copies is None else lambda *_: True
     return run_again(lambda _: begin(), carry_out, lambda txns: next(iter(txns.values())), most=RERUNS, again=again)

@@ -39,7 +39,7 @@ class Server(Protocol):
         ...
 
     def drop(self) -> None:
-        """Deletes the table at once, as whoever moves its folder away."""
+        """Deletes the table at once, as if its folder were moved away."""
         ...
 
 
@@ -183,8 +183,8 @@ class Host:
         self._counted = counted_of(plan.faults, name)
         self._handles: Handles | None = None
         self.on_power_loss: Callable[[], None] | None = None
-        self.kept: dict[str, Any] = {}
-        """What actors keep elsewhere than in the store and their process: the checkpoints of queries."""
+        self.queries: dict[str, Any] = {}
+        """The checkpoints of streaming queries by actor: they are neither in the store nor in a process, and outlive both."""
         self.process = self._born()
 
     def _born(self) -> Process:
@@ -202,7 +202,7 @@ class Host:
         return self._servers[0].history
 
     def drop_table(self) -> None:
-        """Deletes the table, whoever uses it."""
+        """Deletes the table beneath all its users."""
         self._servers[0].drop()
         self._scheduler.note("the table is dropped")
 
@@ -232,7 +232,7 @@ def one_machine(hosts: Mapping[str, Host], servers: Sequence[LocalServer], sched
 
 
 def outside(servers: Sequence[Server], scheduler: Scheduler) -> Handles:
-    """What whoever sets a schedule up or judges it has open: nothing goes wrong with its calls."""
+    """The handles by which a schedule is set up and judged: no fault strikes their calls."""
     return Handles(servers, Wire(scheduler, scheduler.outside, _CALM, Counted([])), {})
 
 

@@ -71,15 +71,15 @@ class Disk:
 
     def lose_power(self) -> None:
         """Ends the machine: what was not synced is gone, names as well as bytes."""
-        kept = {path: file for path, file in self.durable.items() if _above(path) <= self.durable.keys()}
-        for path in sorted(self.names.keys() - kept.keys()):
+        durable = {path: file for path, file in self.durable.items() if _above(path) <= self.durable.keys()}
+        for path in sorted(self.names.keys() - durable.keys()):
             self.history.lost(self.key(path))
-        self.names, self.durable = dict(kept), dict(kept)
-        for file in {id(f): f for f in kept.values() if f is not None}.values():
+        self.names, self.durable = dict(durable), dict(durable)
+        for file in {id(f): f for f in durable.values() if f is not None}.values():
             file.data = file.durable
 
     def unlock(self, path: str, holder: tuple[Process, int]) -> None:
-        """Gives back a lock; whoever waits tries again."""
+        """Releases a lock; those that wait try again."""
         if self.locked.get(path) == holder:
             del self.locked[path]
             waiting, self.waiting = self.waiting, []

@@ -20,7 +20,7 @@ class Network:
     """Sends the requests of one process.  `error_of` makes the client's error of a status, or of None where no answer came."""
 
     def __init__(self, wire: Wire, error_of: Callable[[int | None, str], Exception], within: str = "") -> None:
-        """`within`: what keys are told with, where there are several tables."""
+        """`within`: the prefix of keys in the trace, where there are several tables."""
         self._wire, self._s, self._error_of, self._within = wire, wire.scheduler, error_of, within
 
     def send(self, what: str, key: str, do: Callable[[], T], possible: Sequence[FaultKind] = (), stale: Callable[[int], T] | None = None) -> T:
@@ -64,7 +64,7 @@ class Network:
     def _late(self, what: str, key: str, do: Callable[[], object]) -> None:
         try:
             do()
-        except Exception as e:  # noqa: BLE001 - nobody hears it
+        except Exception as e:  # noqa: BLE001 - the client is gone
             self._s.note(f"late {what} {key}: {type(e).__name__}")
         else:
             self._s.note(f"late {what} {key}: done")

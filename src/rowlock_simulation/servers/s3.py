@@ -20,7 +20,7 @@ class Bucket:
     """The objects of a bucket, as the server holds them: writes come one after another, and each is seen at once by all but a stale list."""
 
     def __init__(self, history: History, *, conditional_commits: bool = True) -> None:
-        """`conditional_commits=False`: whoever creates a commit file overwrites one that is there, as on S3 before it had conditions."""
+        """`conditional_commits=False`: a create overwrites a commit file that is there, as on S3 before it had conditions."""
         self.history, self.conditional_commits = history, conditional_commits
         self.objects: dict[str, Stored] = {}
         """Bytes, time of the last change in virtual microseconds, and tag, by key."""
@@ -77,7 +77,7 @@ class S3Requests:
             if key in self._bucket.objects and (self._bucket.conditional_commits or not is_commit(key)):
                 raise error_of(412, "PreconditionFailed")
             self._bucket.set(key, bytes(data), self._s.now_us)
-            return self._told(key)
+            return self._info(key)
 
         def replace() -> ObjectInfo:
             if key not in self._bucket.objects:
@@ -85,18 +85,18 @@ class S3Requests:
             if self._bucket.tag(key) != mode.get("e_tag"):
                 raise error_of(412, "PreconditionFailed")
             self._bucket.set(key, bytes(data), self._s.now_us)
-            return self._told(key)
+            return self._info(key)
 
         return self._send("create" if mode == "create" else "replace", key, create if mode == "create" else replace, ("late request", "sent twice", "conflict"))
 
     def get(self, key: str) -> tuple[bytes, ObjectInfo]:
-        return self._send("get", key, lambda: (self._there(key)[0], self._told(key)))
+        return self._send("get", key, lambda: (self._there(key)[0], self._info(key)))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._send("get", key, lambda: self._there(key)[0][start : start + length])
 
     def head(self, key: str) -> ObjectInfo:
-        return self._send("head", key, lambda: self._told(key))
+        return self._send("head", key, lambda: self._info(key))
 
     def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
         found = self._listed(prefix, lambda key: offset is None or key > offset)
@@ -115,19 +115,19 @@ class S3Requests:
             raise error_of(404, "NoSuchKey")
         return found
 
-    def _told(self, key: str) -> ObjectInfo:
+    def _info(self, key: str) -> ObjectInfo:
         data, at_us, tag = self._there(key)
-        return _told(key, len(data), at_us, tag)
+        return _info(key, len(data), at_us, tag)
 
     def _listed(self, prefix: str | None, wanted: Callable[[str], bool]) -> Sequence[ObjectInfo]:
         folder = f"{prefix}/" if prefix else ""
 
         def shown(since_us: int | None = None) -> Sequence[ObjectInfo]:
-            return [_told(key, *told) for key, told in sorted(self._bucket.sizes(folder, since_us).items()) if wanted(key)]
+            return [_info(key, *shown) for key, shown in sorted(self._bucket.sizes(folder, since_us).items()) if wanted(key)]
 
         return self._send("list", folder, shown, ("stale list",), shown)
 
 
-def _told(key: str, size: int, at_us: int, tag: str) -> ObjectInfo:
-    at = datetime.datetime.fromtimestamp((START_MS + at_us // 1000) // 1000, tz=datetime.UTC)  # S3 tells seconds
+def _info(key: str, size: int, at_us: int, tag: str) -> ObjectInfo:
+    at = datetime.datetime.fromtimestamp((START_MS + at_us // 1000) // 1000, tz=datetime.UTC)  # S3 has seconds
     return {"path": key, "size": size, "last_modified": at, "e_tag": tag, "version": None}

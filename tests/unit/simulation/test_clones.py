@@ -31,7 +31,7 @@ def test_clones_are_what_was_cloned_and_no_file_goes_too_early() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "wrong", "told", "first"),
+    ("where", "name", "wrong", "violation", "first"),
     [
         (vacuum, "needed_paths", lambda head, removed: _needed_paths(head, ()), "was deleted within the retention", 2),
         (vacuum, "needed_paths", lambda *_: set(), "was deleted while it lived", 2),
@@ -39,7 +39,7 @@ def test_clones_are_what_was_cloned_and_no_file_goes_too_early() -> None:
         (clone, "_from_elsewhere", lambda *given: replace(_from_elsewhere(*given), deletion_vector=None), "is not what serial execution gives", 2),
     ],
 )
-def test_a_wrong_file_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:
+def test_a_wrong_file_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, violation: str, first: int) -> None:
     """`first`: a seed that shows it, so that those before it need not run; where it shows it no longer, another does."""
     monkeypatch.setattr(where, name, wrong)
-    assert any(told in text for plan in itertools.islice(_plans(first), 60) for text in run(plan).violations)
+    assert any(violation in text for plan in itertools.islice(_plans(first), 60) for text in run(plan).violations)

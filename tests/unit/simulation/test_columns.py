@@ -37,7 +37,7 @@ def _with_schema_of_head(target: Any, head: Any, protocol: Any, **same: Any) -> 
 def test_rows_that_leave_are_read_under_the_columns_of_before() -> None:
     """A table whose columns are replaced and mapped: its data files name them otherwise from then on."""
     feed = Feed(Commit(1), ("new",), {}.__getitem__, {"a": [{"old": 1}]}, {"b": [{"new": 2}]}, before=("old",))
-    assert feed.told == {"delete": {(1,): 1}, "insert": {(2,): 1}}
+    assert feed.changes == {"delete": {(1,): 1}, "insert": {(2,): 1}}
 
 
 def test_rows_have_the_defaults_of_their_place_in_the_log_and_the_feed_tells_of_them() -> None:
@@ -47,7 +47,7 @@ def test_rows_have_the_defaults_of_their_place_in_the_log_and_the_feed_tells_of_
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "wrong", "told", "first"),
+    ("where", "name", "wrong", "violation", "first"),
     [
         (rules, "_writer_metadata", lambda field: {}, "is not what serial execution gives", 46),
         (restore, "_restored_metadata", _with_schema_of_head, "is not what serial execution gives", 97),
@@ -55,7 +55,7 @@ def test_rows_have_the_defaults_of_their_place_in_the_log_and_the_feed_tells_of_
         (file_actions, "_changes", _changes_of_the_first_try, "is not what it changed", 145),
     ],
 )
-def test_a_wrong_value_and_a_wrong_feed_are_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:
+def test_a_wrong_value_and_a_wrong_feed_are_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, violation: str, first: int) -> None:
     """`first`: a seed that shows it, so that those before it need not run; where it shows it no longer, another does."""
     monkeypatch.setattr(where, name, wrong)
-    assert any(told in text for plan in itertools.islice(_plans(first), 60) for text in run(plan).violations)
+    assert any(violation in text for plan in itertools.islice(_plans(first), 60) for text in run(plan).violations)

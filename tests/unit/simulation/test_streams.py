@@ -38,7 +38,7 @@ def test_each_row_is_read_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "wrong", "told", "first"),
+    ("where", "name", "wrong", "violation", "first"),
     [
         (walk, "_one_by_one", _leaves_one_out, "has not read each row once", 30),
         (walk.Walk, "_where_rows_change", lambda self, commit, adds: adds, "has not read each row once", 24),
@@ -46,7 +46,7 @@ def test_each_row_is_read_once() -> None:
         (TableStream, "_begun", lambda self, end: self._begin(self._newest()), "failed without a reason: InvalidInput: The log leads to", 24),
     ],
 )
-def test_a_stream_that_leaves_rows_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:
+def test_a_stream_that_leaves_rows_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, violation: str, first: int) -> None:
     """`first`: a seed that shows it, so that those before it need not run; where it shows it no longer, another does."""
     monkeypatch.setattr(where, name, wrong)
-    assert any(told in text for plan in itertools.islice(_plans(first), 60) for text in run(plan).violations)
+    assert any(violation in text for plan in itertools.islice(_plans(first), 60) for text in run(plan).violations)

@@ -41,7 +41,7 @@ def _each_by_itself(states: Sequence[Any], times_ms: Sequence[int]) -> list[Any]
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "wrong", "theme", "told", "first"),
+    ("where", "name", "wrong", "theme", "violation", "first"),
     [
         (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times", 71),
         (close, "word_of", lambda home, prepared: close.ABORTED, "transfers", "is not closed with it", 1),
@@ -55,8 +55,8 @@ def _each_by_itself(states: Sequence[Any], times_ms: Sequence[int]) -> list[Any]
         (shared, "_laid_over", lambda state, head: replace(head, txns={}), "one table beside several", "saw other rows", 82),
     ],
 )
-def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, told: str, first: int) -> None:
+def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, violation: str, first: int) -> None:
     """`first`: a seed that shows it, so that those before it need not run; where it shows it no longer, another does."""
     monkeypatch.setattr(where, name, wrong)
     plans = (plan for plan in map(draw_tables, range(first, first + 300)) if plan.theme == theme)
-    assert any(told in text for plan in plans for text in run(plan).violations)
+    assert any(violation in text for plan in plans for text in run(plan).violations)

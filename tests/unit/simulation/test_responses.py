@@ -1,4 +1,4 @@
-"""The judge's rules about what programs are told can each fail: a wrong answer that is put into the code under test is found."""
+"""The judge's rules about what programs get back can each fail: a wrong answer that is put into the code under test is found."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _row_counts, _tombstones, _history, _read = metrics.row_counts, TableLog.tombsto
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "wrong", "told", "first"),
+    ("where", "name", "wrong", "violation", "first"),
     [
         (TableLog, "at", _no_version, "failed without a reason: VersionNotFound", 0),
         (actions, "parameters", _refuses, "failed without a reason: InvalidInput", 0),
@@ -50,19 +50,19 @@ _row_counts, _tombstones, _history, _read = metrics.row_counts, TableLog.tombsto
             0,
         ),
         (TableLog, "at_timestamp", lambda log, *_: log.at(0), "asked for the time of version", 5),
-        (TableLog, "history", lambda *given, **limit: [replace(c, version=0) for c in _history(*given, **limit)], "was told another history", 5),
+        (TableLog, "history", lambda *given, **limit: [replace(c, version=0) for c in _history(*given, **limit)], "was shown another history", 5),
         (checksums, "checksum", lambda snapshot: b'{"numFiles": 1234}', "ChecksumWarning", 0),
         (cleanup, "_choose", lambda *_: None, "cleanup: _delta_log/00000000000000000000.json is left", 0),
     ],
 )
-def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, told: str, first: int) -> None:
+def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, violation: str, first: int) -> None:
     """`first`: a seed that shows it, so that those before it need not run; where it shows it no longer, another does."""
     monkeypatch.setattr(where, name, wrong)
-    assert any(told in text for seed in range(first, first + 80) for text in run(draw("s3", seed)).violations)
+    assert any(violation in text for seed in range(first, first + 80) for text in run(draw("s3", seed)).violations)
 
 
 def test_a_transaction_that_goes_on_in_the_next_table_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropped and made again beneath it: whoever began on the table before must not be told that this one has its rows."""
+    """Dropped and made again beneath it: a transaction that began on the table before must not be acknowledged in this one."""
     monkeypatch.setattr(log_chain, "check_table", lambda txn, head: None)
     monkeypatch.setattr(onto_head, "_check_table", lambda *_: None)
     plans = (plan for plan in (draw("s3", seed) for seed in range(267, 5000)) if plan.theme == REMADE)  # the first of them shows it at once

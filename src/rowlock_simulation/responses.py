@@ -1,4 +1,4 @@
-"""What programs are told: errors with a reason that the plan has, metrics that count what was done, and snapshots that are what the log says."""
+"""Checks what programs get back: errors have a reason in the plan, metrics count what was done, and snapshots are what the log holds."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def counted(serial: SerialTable, script: Script, *, copies: bool = True) -> dict
         return {"numOutputRows": len(script.rows)}
     if not isinstance(script, (Update, Delete, Merge)):
         return {}
-    told = serial.touched(script)
-    inserted, deleted = sum(old is None for old, _ in told), sum(new is None for _, new in told)
-    updated = len(told) - inserted - deleted
+    touched = serial.touched(script)
+    inserted, deleted = sum(old is None for old, _ in touched), sum(new is None for _, new in touched)
+    updated = len(touched) - inserted - deleted
     copied = {} if copies else {"numTargetRowsCopied" if isinstance(script, Merge) else "numCopiedRows": 0}
     if isinstance(script, Merge):
         return copied | {"numSourceRows": len(script.rows), "numTargetRowsInserted": inserted, "numTargetRowsUpdated": updated, "numTargetRowsDeleted": deleted}
@@ -70,8 +70,8 @@ def counted(serial: SerialTable, script: Script, *, copies: bool = True) -> dict
 
 def files_counted(commit: Commit, script: Script) -> dict[str, int]:
     """The operation metrics of the files that a commit of one statement adds and removes; one that only gets another vector is neither."""
-    kept = {add.path for add in commit.adds} & {remove.path for remove in commit.removes}
-    added, removed = [a for a in commit.adds if a.path not in kept], [r for r in commit.removes if r.path not in kept]
+    rewritten = {add.path for add in commit.adds} & {remove.path for remove in commit.removes}
+    added, removed = [a for a in commit.adds if a.path not in rewritten], [r for r in commit.removes if r.path not in rewritten]
     sizes = sum(a.size_bytes for a in added), sum(r.size_bytes or 0 for r in removed)
     match script:
         case Append():
@@ -87,13 +87,13 @@ def files_counted(commit: Commit, script: Script) -> dict[str, int]:
 
 
 def miscounted(commit: Commit, wanted: Mapping[str, int]) -> str:
-    """What the metrics of a commit say other than serial execution has counted; empty where they agree."""
-    told: Mapping[str, Any] = (commit.info.raw.get("operationMetrics") or {}) if commit.info is not None else {}
-    return ", ".join(f"{name} is {told.get(name)}, not {n}" for name, n in wanted.items() if str(told.get(name)) != str(n))
+    """The metrics of a commit that differ from those of serial execution, as text; empty where they agree."""
+    recorded: Mapping[str, Any] = (commit.info.raw.get("operationMetrics") or {}) if commit.info is not None else {}
+    return ", ".join(f"{name} is {recorded.get(name)}, not {n}" for name, n in wanted.items() if str(recorded.get(name)) != str(n))
 
 
-def _told_of(add: AddFile) -> tuple[int, int | None, int | None, int | None, dict[str, str]]:
-    """What every way to a snapshot keeps of a file: its size, row ids, rows and tags.  Statistics may come as JSON or as a struct."""
+def _fields_of(add: AddFile) -> tuple[int, int | None, int | None, int | None, dict[str, str]]:
+    """The fields of a file that are the same however its snapshot was read: size, row ids, number of rows and tags.  Statistics may come as JSON or as a struct."""
     return add.size_bytes, add.base_row_id, add.default_row_commit_version, add.num_records, dict(add.tags or {})
 
 
@@ -116,7 +116,7 @@ class Folded:
             self._removed[remove.key] = remove
         self._files |= {add.path: add for add in commit.adds}
         self._steps |= {step.app_id: step for step in commit.txns}
-        files = {add.key: _told_of(add) for add in self._files.values()}
+        files = {add.key: _fields_of(add) for add in self._files.values()}
         self._versions.append((files, {app: step.version for app, step in self._steps.items()}, self._metadata, self._protocol))
 
     def definition(self, version: int) -> tuple[Metadata, Protocol]:
@@ -126,21 +126,21 @@ class Folded:
         return metadata, protocol
 
     def differences(self, snapshot: Snapshot) -> Sequence[str]:
-        """What a snapshot says other than the log."""
+        """Where a snapshot differs from the log, as sentences."""
         files, steps, metadata, protocol = self._versions[snapshot.version]
         pairs: dict[str, tuple[Any, Any]] = {
-            "files": ({add.key: _told_of(add) for add in snapshot.files.adds()}, files),
+            "files": ({add.key: _fields_of(add) for add in snapshot.files.adds()}, files),
             "the number of files": (len(snapshot.files), len(files)),
             "the size": (snapshot.files.total_size_bytes, sum(size for size, *_ in files.values())),
             "steps of applications": ({app: step.version for app, step in snapshot.txns.items()}, steps),
             "the definition": (snapshot.metadata, metadata),
             "the protocol": (snapshot.protocol, protocol),
         }
-        return [f"{what} of version {snapshot.version}: {told}, by the log {real}"[:400] for what, (told, real) in pairs.items() if told != real]
+        return [f"{what} of version {snapshot.version}: {found}, by the log {real}"[:400] for what, (found, real) in pairs.items() if found != real]
 
-    def tombstones(self, told: Sequence[RemoveFile], *, all_of_them: bool) -> Sequence[str]:
-        """What is wrong with the removed files that the next checkpoint of the newest version would keep."""
+    def tombstones(self, found: Sequence[RemoveFile], *, all_of_them: bool) -> Sequence[str]:
+        """What is wrong with the removed files that the next checkpoint of the newest version would hold."""
         real = self._removed.keys() - {add.key for add in self._files.values()}
-        keys = {remove.key for remove in told}
+        keys = {remove.key for remove in found}
         wrong = keys - real if not all_of_them else keys ^ real
         return [f"removed files, by checkpoints or by the log alone: {sorted(wrong, key=str)}"] if wrong else []
