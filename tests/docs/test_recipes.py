@@ -46,7 +46,9 @@ for name, blocks in json.load(sys.stdin).items():
             exec(compile(text, name + ".md", "exec"), space)
     if name == "the README":
         rows = [(r.id, r.country, round(r.amount, 6)) for r in spark.table("sales").orderBy("id").collect()]
-        assert rows == [(1, "US", 11.0), (2, "UK", 33.0), (3, "DE", 30.0), (4, "FR", 40.0)], rows
+        receipt = str(space["txn"].receipt)
+        assert "committed as version 6; it had read version 4" in receipt and "version 5 (UPDATE); 1 row rebased" in receipt, receipt
+        assert rows == [(1, "US", 11.0), (2, "UK", 51.0), (3, "DE", 30.0), (4, "FR", 40.0)], rows
     if name == "notebook":
         shown = space["t"]._repr_html_()
         assert "version" in shown and "shop bigint" in shown and "id bigint" in shown, shown

@@ -114,12 +114,12 @@ def picture(history: History, console: Console) -> None:
         ("Columns", hot_columns(history), str),
     ):
         if hot:
-            section(title, f"{len(hot):,} in {sum(h.meetings for h in hot):,} conflicts", _hot(hot, name))
+            section(title, f"{len(hot):,} in {display.count(sum(h.meetings for h in hot), 'conflict')}", _hot(hot, name))
     if keys := hot_keys(history, SHOWN):
         section("Keys", "the values that conflicting statements select by", _keys(keys))
     if failed := history.failed:
         rows, seconds = sum(r.thrown_rows for r in failed), sum(r.thrown_seconds for r in failed)
-        section("Failed tries", f"the newest of {len(failed):,}; {rows:,} rows and {seconds:.1f} s of work lost in all", _failed(failed))
+        section("Failed tries", f"the newest of {len(failed):,}; {display.count(rows, 'row')} and {seconds:.1f} s of work lost in all", _failed(failed))
     if over := overwritings(history):
         section("Lockless", f"{sum(o.rows for o in over):,} rows that two concurrent commits changed; the newest of {len(over):,} pairs", _overwritten(over))
 
@@ -194,7 +194,7 @@ def _failed(failed: Sequence[Run]) -> Table:
     def row(run: Run) -> Sequence[RenderableType]:
         winner = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
         texts = map(plain, (run.operation, run.error.removesuffix("Exception") or run.outcome, winner))
-        return _time(run.at_ms, 1), *texts, f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s"
+        return _time(run.at_ms, 1), *texts, f"{display.count(run.thrown_rows, 'row')}, {run.thrown_seconds:.1f} s"
 
     return columns("at (UTC)", "operation", "why", "conflict with", "work lost ", rows=map(row, list(reversed(failed))[:SHOWN]))
 

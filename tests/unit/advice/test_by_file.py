@@ -31,7 +31,7 @@ def test_only_what_the_log_proves_is_counted() -> None:
     ]
     history = History("t", runs)
     assert [run.version for run in conflicts_by_file(history)] == [2, 4]
-    assert "at least 2 of the 7 commits" in cost_by_file(history) and "10.0 s of work" in cost_by_file(history)
+    assert "at least 2 of these commits" in cost_by_file(history) and "10.0 s of work" in cost_by_file(history)
 
 
 def test_of_whole_loads() -> None:

@@ -36,7 +36,7 @@ def test_receipt() -> None:
         MERGE: committed as version 12; it had read version 9
           rows       1,400 updated, 1 inserted
           files      2 added, 1 deletion vector written
-          conflicts  version 10 (UPDATE), version 11; 14 rows rebased (3.4 kB); 2 rows dropped; 2 tries
+          conflicts  version 10 (UPDATE), version 11; 14 rows rebased (3.4 kB); 2 staged rows dropped; 2 tries
           seconds    1.22 (plan 0.10, stage 1.12)
           txnId      3f2a""")
     )
@@ -57,7 +57,12 @@ def test_receipts_without_a_version() -> None:
 def test_receipts_of_groups_of_many_winners_and_of_rows_that_both_changed() -> None:
     one = replace(RECEIPT, group_size=3, conflicts=(MET,) * 6, overwritten=(SupersededRow(1, "cells", ("a",), 10),), rows_followed=7)
     assert "version 12, shared with 2 other appends" in str(one)
-    assert "version 10 (UPDATE), 2 more; " in str(one) and "1 row in which both changed something" in str(one) and "7 rows followed to where" in str(one)
+    assert "version 10 (UPDATE), 2 more; " in str(one) and "1 row in which both changed something" in str(one) and "7 rows found where" in str(one)
+
+
+def test_a_receipt_counts_one_row_in_the_singular() -> None:
+    one = str(replace(RECEIPT, rows_rebased=1, bytes_rebased=715, rows_dropped=1))
+    assert "; 1 row rebased (715 B); 1 staged row dropped; " in one
 
 
 def test_conflict_that_a_rebase_settled() -> None:

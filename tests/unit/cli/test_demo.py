@@ -65,7 +65,7 @@ def test_every_writer_commits_and_the_table_is_exact(tmp_path: Path) -> None:
         assert counts(done.stdout, stream)[0] > 0, done.stdout
     assert counts(done.stdout, "all")[3:] == [0, 0], "nothing is run again and nothing fails"
     assert (tmp_path / "sales" / "_delta_log").is_dir()
-    assert re.search(r"at least [1-9]\d* of the [\d,]+ commits would have failed", done.stdout), done.stdout
+    assert re.search(r"at least [1-9]\d* of these commits would have failed", done.stdout), done.stdout
     page = Path(re.search(r"commit by commit: (\S+\.html)", done.stdout)[1])  # type: ignore[index]
     assert "<html" in page.read_text()
     page.unlink()

@@ -14,7 +14,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.row_writes import widened_metadata
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import Condition, named
-from rowlock.display import did_you_mean
+from rowlock.display import count, did_you_mean
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.bridge import analyzed
@@ -112,7 +112,8 @@ def fitted(
         counts = {"numColumns": len(names), "insertColumns": len(rows.columns)}
         too_few = named("DELTA_INSERT_COLUMN_ARITY_MISMATCH", tableName=".".join(target.parts), columnName="not enough data columns", **counts)
         raise SchemaMismatch(
-            f"The INSERT gives {len(rows.columns)} columns ({', '.join(rows.columns)}), but {len(names)} are to be set: {', '.join(names)}",
+            f"The INSERT gives {count(len(rows.columns), 'column')} ({', '.join(rows.columns)}) for {len(names)} ({', '.join(names)}): give each a value, or "
+            "list those that have one after the table's name",
             table=target.path,
             condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
         )

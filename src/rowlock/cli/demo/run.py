@@ -254,7 +254,7 @@ def cost_by_file(history: History) -> str:
         return "By delta-spark's rules, which judge by file, none of these commits would have been a conflict, as far as the log names the files that they changed."
     count, seconds = len(met), sum(run.service_s or 0.0 for run in met)
     return (
-        f"By delta-spark's rules, which judge by file, at least {count:,} of the {len(history.commits):,} commits would have failed with a conflict, and "
+        f"By delta-spark's rules, which judge by file, at least {count:,} of these commits would have failed with a conflict, and "
         f"{seconds:,.1f} s of work would have been repeated if each had succeeded at its second try. Counted from the log: the commits that changed a file which "
         "another commit had removed or written after the version that they read, and the time that each of them took without its rebases."
     )

@@ -149,9 +149,9 @@ class Receipt:
         if len(self.conflicts) > _SHOWN:
             winners.append(f"{len(self.conflicts) - _SHOWN:,} more")
         cost = [
-            f"{self.rows_rebased:,} rows rebased ({display.size(self.bytes_rebased)})" if self.rows_rebased else "",
-            f"{self.rows_dropped:,} rows dropped" if self.rows_dropped else "",
-            f"{self.rows_followed:,} rows followed to where a compaction had put them" if self.rows_followed else "",
+            f"{display.count(self.rows_rebased, 'row')} rebased ({display.size(self.bytes_rebased)})" if self.rows_rebased else "",
+            f"{display.count(self.rows_dropped, 'staged row')} dropped" if self.rows_dropped else "",
+            f"{display.count(self.rows_followed, 'row')} found where a compaction had moved them" if self.rows_followed else "",
             f"{display.count(len(self.overwritten), 'row')} in which both changed something" if self.overwritten else "",
             f"{self.attempts} tries" if self.attempts > 1 else "",
         ]

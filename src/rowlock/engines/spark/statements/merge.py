@@ -216,8 +216,8 @@ class MergeRun:
             return
         if sum(len(positions) for positions in self.outcome.matched().values()) != sum(origin.num_rows for origin, _ in self.outcome.matches):
             raise MultipleMatches(
-                "MERGE: several source rows match one target row, and it is not clear which should apply "
-                ". Make the source unique on the columns of ON, for instance by dropDuplicates()",
+                "MERGE: several source rows match one target row, and it is not clear which should apply. "
+                "Make the source unique on the columns of ON, for instance by dropDuplicates()",
                 table=self.evaluator.store.root,
                 condition=named(
                     "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
