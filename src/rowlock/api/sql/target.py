@@ -112,8 +112,7 @@ def fitted(
         counts = {"numColumns": len(names), "insertColumns": len(rows.columns)}
         too_few = named("DELTA_INSERT_COLUMN_ARITY_MISMATCH", tableName=".".join(target.parts), columnName="not enough data columns", **counts)
         raise SchemaMismatch(
-            f"The INSERT gives {count(len(rows.columns), 'column')} ({', '.join(rows.columns)}) for {len(names)} ({', '.join(names)}): give each a value, or "
-            "list those that have one after the table's name",
+            f"The INSERT gives {count(len(rows.columns), 'column')} for {len(names)}: {', '.join(names)}. List those that it gives after the table's name",
             table=target.path,
             condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
         )
