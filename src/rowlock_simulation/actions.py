@@ -201,6 +201,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
             head = table.refresh()  # first: where the table was made again, its log is another
             table.state.log.write_checkpoint(head)
         case "vacuum":
+            table.refresh()  # as the API does: what an open transaction over several tables has staged is live then, or garbage
             vacuum(table.state.log)
         case "read":
             read(table, snapshot_of(table.state), scheduler, done)

@@ -110,6 +110,10 @@ _CERTAIN = {
 """Who is there in every schedule of a theme."""
 
 
+SHORT_LIVED = {"delta.logRetentionDuration": "interval 1 day", "delta.deletedFileRetentionDuration": "interval 12 hours"}
+"""The properties of a table of which old files and an old log may go over the night."""
+
+
 def draw(world: World, seed: int) -> Plan:
     """The plan of a seed in a world."""
     rng = random.Random(f"plan {world} {seed}")
@@ -235,7 +239,7 @@ def _properties(rng: random.Random, *, keeps_short: bool) -> dict[str, str]:
     }
     if keeps_short:
         out["delta.checkpointInterval"] = rng.choice(["2", "3", "5"])
-        out |= {"delta.logRetentionDuration": "interval 1 day", "delta.deletedFileRetentionDuration": "interval 12 hours"}
+        out |= SHORT_LIVED
     if rng.random() < 0.3:
         out["delta.enableRowTracking"] = "true"
     if rng.random() < 0.2:

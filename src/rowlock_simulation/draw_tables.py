@@ -9,7 +9,7 @@ from typing import Any
 
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock_simulation.actions import Action
-from rowlock_simulation.draw import draw_fault
+from rowlock_simulation.draw import SHORT_LIVED, draw_fault
 from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Script, Update
 from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, TableOf, World, draw_weather
 from rowlock_simulation.roles import APPENDS, COLUMNS, COUNTERS, UPSERTS
@@ -20,6 +20,14 @@ MIRROR = 2
 TRACKED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
 _STORES: tuple[tuple[World, ...], ...] = (("s3",), ("local",), ("dynamodb",), ("s3", "local"), ("s3", "local", "dynamodb"))
 STRANGERS = "another engine"
+_RARE = {"restorer": 0.2, "definer": 0.2, "vacuumer": 0.2}
+"""The roles of actors who are in some plans only, and in how many of them."""
+_DEFINITIONS: tuple[dict[str, str], ...] = (
+    {"owner": "x"},
+    {"delta.checkpointInterval": "4"},
+    {"delta.enableChangeDataFeed": "true"},
+    {"delta.enableInCommitTimestamps": "true"},
+)
 _MANY = {"stranger": (3, 6), "visitor": (4, 8)}
 """How many actions the actors of a role have, if not from one to three."""
 _STRANGE = ["stranger"] * 8 + ["banker", "banker", "together", "visitor", "copier"]
@@ -67,7 +75,7 @@ def draw_tables(seed: int) -> Plan:
     for process in used if _THEMES[theme] is _STRANGE else ():  # what stays open for long meets others
         kind: FaultKind = rng.choice(["stall", "stall", "crash after"])
         faults.append(Fault(f"f{len(faults)}", process, kind, rng.randint(1, 6), rng.choice([0.5, 2.0, 6.0]), "commits"))
-    return Plan(
+    plan = Plan(
         world="tables",
         seed=seed,
         properties={},
@@ -83,6 +91,20 @@ def draw_tables(seed: int) -> Plan:
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
     )
+    return _with_rare_ones(random.Random(f"rare tables {seed}"), plan)
+
+
+def _with_rare_ones(rng: random.Random, plan: Plan) -> Plan:
+    """The plan; in some seeds with actors who restore a table, change its definition, or vacuum it after three days, when old files and logs may go."""
+    roles, actors, tables = [role for role, share in _RARE.items() if rng.random() < share], list(plan.actors), plan.tables
+    if night := "vacuumer" in roles:
+        tables = tuple(replace(t, properties=t.properties | SHORT_LIVED) for t in tables)
+        roles.append("checkpointer")
+    for role in roles:
+        draw, process = _Role(rng, len(actors), len(tables), plan.accounts, hurry=False), rng.choice([a.process for a in plan.actors if a.process != VISITOR])
+        actions = tuple(draw.action(role, n) for n in range(rng.randint(2 if night else 1, 3)))
+        actors.append(ActorPlan(f"a{len(actors)}", process, actions, after_s=rng.random() * rng.choice([0.5, 2, 5])))
+    return replace(plan, actors=tuple(actors), tables=tables, night_s=3 * 86_400.0 if night else 0.0)
 
 
 def _properties(rng: random.Random) -> dict[str, str]:
@@ -190,6 +212,18 @@ class _Role:
         )
         kind, scripts = ("checkpoint", ()) if self._rng.random() < 0.2 else ("statements", (script,))
         return Action(number, kind, scripts, {"lane": False}, table=self._table(), unaware=True, pause_s=self._pause())  # type: ignore[arg-type]
+
+    def _restorer(self, number: int) -> Action:
+        return Action(number, "restore", back=self._rng.randint(1, 5), table=self._table(), unaware=self._rng.random() < 0.3, pause_s=self._pause())
+
+    def _definer(self, number: int) -> Action:
+        unaware, table = self._rng.random() < 0.3, self._table()
+        if self._rng.random() < 0.3:
+            return Action(number, "alter", alter=("comment", "v", f"of a{self._actor}.{number}"), table=table, unaware=unaware, pause_s=self._pause())
+        return Action(number, "property", properties=self._rng.choice(_DEFINITIONS), table=table, unaware=unaware, pause_s=self._pause())
+
+    def _vacuumer(self, number: int) -> Action:
+        return Action(number, "vacuum", table=self._table(), pause_s=self._pause())
 
     def _count(self) -> Script:
         return Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randrange(MIRROR)}")

@@ -15,6 +15,7 @@ from rowlock.exceptions import ConcurrentTransactionException, CorruptLog, Delta
 from rowlock.locks import turns
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.names import commit_key
+from rowlock.protocol.properties import TableProperties
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.altered import Defined, changed_otherwise, changes_all, refused_without_reason
@@ -61,7 +62,7 @@ def verdict_of(
     if not verdict.overtaken:
         verdict.check_outcomes()
         verdict.check_readers()
-        verdict.violations += wrongly_deleted(plan, history, commits) if not history.table else []
+        verdict.violations += wrongly_deleted(TableProperties(plan.properties), history, commits) if not history.table else []
         if not verdict.violations and verdict.bags and not history.overtaken:
             _check_head(verdict, table)
             verdict.check_streams(table)

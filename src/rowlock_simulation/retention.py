@@ -8,7 +8,6 @@ from rowlock.protocol.actions import AddFile, Commit, RemoveFile
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.properties import TableProperties
 from rowlock_simulation.history import History
-from rowlock_simulation.plan import Plan
 from rowlock_simulation.scheduler import START_MS
 
 _SKEW_MS = 61_000
@@ -17,12 +16,12 @@ _LOOK_US = 120_000_000
 """So long before its commit a writer may have looked for a file."""
 
 
-def wrongly_deleted(plan: Plan, history: History, commits: Sequence[Commit]) -> list[str]:
+def wrongly_deleted(properties: TableProperties, history: History, commits: Sequence[Commit]) -> list[str]:
     """The files of one table that were deleted while one of its versions within the retention named them, or before a version that names them.
 
     A file that is older than the retention when it is committed may be deleted between its writer's look and the put: no writer can prevent that, and the table is not read anew.
     """
-    retention_ms = TableProperties(plan.properties).deleted_file_retention_ms
+    retention_ms = properties.deleted_file_retention_ms
     wrong, live, removed = list[str](), dict[str, tuple[str, ...]](), dict[str, int]()
     gone = dict[str, int]()
     left = list(commits)

@@ -44,6 +44,8 @@ def perform(action: Action, table: Callable[[int], Table], scheduler: Scheduler,
         heads = heads_together(states, to_read=True)
     else:
         times = states[0].log.commit_times()
+        if not times:
+            return  # a listing from before the table was made
         heads = heads_at(states, [times[max(0, len(times) - 1 - action.back)][1]] * len(states))
     for n, head in zip(numbers, heads, strict=True):
         done.reads[n] = Done()

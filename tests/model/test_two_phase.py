@@ -31,6 +31,7 @@ from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_versi
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
 from rowlock.transaction import commit as loop, multi_table
+from rowlock.transaction.definition.table_features import set_properties
 from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
 from rowlock.transaction.publish.outcome import ABORT
 from rowlock.transaction.state import shared
@@ -267,6 +268,36 @@ def test_what_another_engine_does_meanwhile_comes_after_the_transaction(bank: Ba
     assert not receipt.pending and values(bank[1]) == expected
     who = [row["_row_id"] for row in bank[1].identified(bank[1].state.refresh().version)[1]]
     assert len(set(who)) == len(who)
+
+
+@pytest.mark.parametrize("when", ["prepared", "decided"])
+@pytest.mark.parametrize("name", ["delta.enableDeletionVectors=false", "delta.enableChangeDataFeed=true", "delta.enableInCommitTimestamps=true"])
+def test_a_property_that_another_engine_sets_meanwhile_comes_after_the_transaction(bank: Bank, name: str, when: str) -> None:
+    """Whoever closes it can write no copies of files and no change data files (found by the simulation, in the world `tables`)."""
+    bank[1].run(parse("DELETE WHERE k = 3"))  # so that the file has a vector already
+    foreign, properties = Foreign(bank[1]), dict([name.split("=")])
+    with use_observer(At(bank[1], when, lambda: set_properties(foreign.table.state, foreign.table.engine, properties))):
+        receipt = transfer(bank, OUT, IN)
+    assert not receipt.pending and values(bank[1]) == {1: 110, 2: 100}
+
+
+def test_deletion_vectors_that_another_engine_dropped_meanwhile(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what is to be done, and then the transaction is closed (I9)."""
+    killed_at(bank, 1, "decided", monkeypatch, OUT, IN)
+    log = Foreign(bank[1]).table.state.log
+    head = log.latest()
+    without = frozenset({"deletionVectors"})
+    dropped = replace(
+        head.protocol,
+        reader_features=(head.protocol.reader_features or frozenset()) - without,
+        writer_features=(head.protocol.writer_features or frozenset()) - without,
+    )
+    for version, protocol in ((head.version + 1, dropped), (head.version + 2, head.protocol)):
+        if protocol is head.protocol:
+            with pytest.raises(DeltaConcurrentModificationException, match=r"dropped the feature deletionVectors.*Add the feature again"):
+                again(bank)[1].state.refresh()
+        assert log.put(version, serialize_commit(CommitInfo({"operation": "ALTER"}), protocol=protocol))
+    assert values(again(bank)[1]) == {1: 110, 2: 100, 3: 100}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -32,6 +32,8 @@ from rowlock.protocol import prepared as versions
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
+from rowlock.protocol.feature_removal import DELETION_VECTORS
+from rowlock.protocol.features import reader_features
 from rowlock.protocol.prepared import CLOSE, Prepared, open_version
 from rowlock.storage.open import beside
 from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
@@ -46,6 +48,8 @@ from rowlock.transaction.state.shared import SharedState, Vectors, before_use, s
 
 ABORTED, BY_HAND = -1, -2
 """In place of a version of the home: the transaction was given up; or an operator decided that it is committed, since the home's log is gone."""
+_AS_PREPARED = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "false"}
+"""The properties by which a P is closed, as they were when it was prepared: without an engine no files can be copied, and no change data files written."""
 PATIENCE_S = 3.0
 """The wait for the decision of a transaction before it is given up: a courtesy to its owner."""
 PATIENCE_PER_TABLE_S = 0.25
@@ -173,12 +177,13 @@ def word_of(home: SharedState, prepared: Prepared) -> int | None:
     return word.version if prepared.txn_id in word.txn_ids else ABORTED
 
 
-def _unsettled(state: SharedState, prepared: Prepared, why: str) -> DeltaConcurrentModificationException:
+def _unsettled(state: SharedState, prepared: Prepared, why: str, remedy: str = "") -> DeltaConcurrentModificationException:
     return DeltaConcurrentModificationException(
         f"A transaction over several tables ({prepared.txn_id}) is open at version {prepared.version} of this table, and is decided in the log of "
         f"{prepared.home.table} (metadata id {prepared.home.id}, after version {prepared.home.since}): {why}.",
         table=state.store.root,
-        remedy="Make that table readable from here, with the same storage options, and try again; until then this table can be read as of the version before. "
+        remedy=remedy
+        or "Make that table readable from here, with the same storage options, and try again; until then this table can be read as of the version before. "
         f"Where that table is gone for good, decide it yourself: rowlock settle {state.store.root} --txn {prepared.txn_id} --as committed, or --as aborted.",
     )
 
@@ -249,11 +254,17 @@ class Close(Single):
     def _followed(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
         """The staged changes after the commits of other engines since then, and of how many rows they are dropped."""
         ids: MaterializedIds = self.state.shared("row ids", lambda: MaterializedIds(self.state.store))
-        done = follow(staged, base, self.head, self.state.vectors, ids)
+        done, metadata = follow(staged, base, self.head, self.state.vectors, ids), self.head.metadata
+        if (done.tombstones or any(f.dead for f in done.files)) and DELETION_VECTORS not in reader_features(self.head.protocol):
+            raise _unsettled(
+                self.state,
+                self._prepared,
+                "another engine has dropped the feature deletionVectors from this table meanwhile, without which the rows cannot be deleted",
+                "Add the feature again with that engine: ALTER TABLE ... SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true').",
+            )
+        head = replace(self.head, metadata=replace(metadata, configuration={**metadata.configuration, **_AS_PREPARED}))
         effects, staging = Effects(done.tombstones), Staging(files=done.files)
-        return file_actions(
-            effects, self.head, engine=cast(Engine, ids), vectors=self.state.vectors, staging=staging
-        ), done.dropped  # it is asked for counts alone
+        return file_actions(effects, head, engine=cast(Engine, ids), vectors=self.state.vectors, staging=staging), done.dropped  # it is asked for counts alone
 
     def put_ended(self, version: int, outcome: Any) -> Over | None:
         over = super().put_ended(version, outcome)
