@@ -259,8 +259,8 @@ def paths_of(head: Snapshot, entries: Iterable[AddFile | RemoveFile]) -> set[str
     if not head.table.startswith("/"):
         return keys
     root = os.path.realpath(head.table)
-    folders = {folder: _resolved_folder(root, folder) for folder in {posixpath.dirname(key) for key in keys}}
-    return keys | {posixpath.join(folders[posixpath.dirname(key)], posixpath.basename(key)) for key in keys}
+    moved = {folder: real for folder in {posixpath.dirname(key) for key in keys} if (real := _resolved_folder(root, folder)) != folder}
+    return keys | {posixpath.join(moved[folder], posixpath.basename(key)) for key in (keys if moved else ()) if (folder := posixpath.dirname(key)) in moved}
 
 
 def _resolved_folder(root: str, folder: str) -> str:
@@ -270,7 +270,7 @@ def _resolved_folder(root: str, folder: str) -> str:
 
 
 def _is_deletable(meta: ObjectMeta, partitions: set[str]) -> bool:
-    """Whether VACUUM may delete the file by its name: it is not hidden.  A partition folder is never hidden, whatever its column is called."""
+    """Whether VACUUM may delete the file by its name: a store's key, and not hidden.  A partition folder is never hidden, whatever its column is called."""
     parts = meta.key.split("/")
     hidden = [p for p in parts if p.startswith(("_", ".")) and not ("=" in p and p.split("=", 1)[0] in partitions)]
-    return not hidden or (hidden == [FOLDER] and parts[0] == FOLDER)
+    return _is_plain(meta.key) and (not hidden or (hidden == [FOLDER] and parts[0] == FOLDER))

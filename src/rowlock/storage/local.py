@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from rowlock import clock, threads
+from rowlock.protocol.paths import check_key
 from rowlock.storage.store import Committed, FolderStore, Lost, NotFound, ObjectMeta, ObjectStore, PutOutcome, StorageError, Unknown, named, tag_of
 
 # ruff: noqa: PTH102, PTH105, PTH108, PTH110, PTH116, PTH121, PTH123 - descriptors and links are what this module is about
@@ -289,18 +290,17 @@ class LocalStore(FolderStore):
     @named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         listed = list[ObjectMeta]()
-        for key in sorted(self._walk(prefix, recursive, start_after)):
+        for key in sorted(self._walk(prefix and check_key(prefix), recursive, start_after)):
             if len(listed) == limit:
                 break
             with contextlib.suppress(FileNotFoundError):
-                status = self.system.status(self._path(key))
+                status = self.system.status(f"{self.root}/{key}")
                 listed.append(ObjectMeta(key, status.size_bytes, status.modified_ns // 1_000_000))
         return iter(listed)
 
     def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[str]:
-        folder = self._path(prefix) if prefix else self.root
         try:
-            entries = self.system.entries(folder)
+            entries = self.system.entries(f"{self.root}/{prefix}" if prefix else self.root)
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:

@@ -206,6 +206,16 @@ def test_a_table_inside_of_another_is_left_alone(tmp_path: Path) -> None:
     assert rowlock.to_arrow(tmp_path / "inner")["k"].to_pylist() == [2]
 
 
+def test_a_file_whose_name_is_no_key_stays_and_the_others_go(tmp_path: Path) -> None:
+    """I10: no store takes a name with a backslash as a key, so such a file is not deleted; it hinders no listing."""
+    rowlock.append(tmp_path, pa.table({"k": [1]}))
+    (tmp_path / "o\\dd").mkdir()
+    for name in ("left.bin", "o\\dd.bin", "o\\dd/left.bin"):
+        (tmp_path / name).write_bytes(b"of nobody")
+    age(tmp_path)
+    assert vacuum(TableLog(LocalStore(tmp_path))).files == ("left.bin",)
+
+
 def test_a_clock_that_is_ahead_of_the_stores(days: Days, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """I10: what a writer staged a moment ago is as old as the store says."""
     rowlock.append(tmp_path, pa.table({"k": [1]}))
