@@ -1,4 +1,6 @@
-"""Measures the first look at a table of many files: its log is read and the files counted, a point query planned, and the log read again after one more commit.
+"""Measures the first look at a table of many files or commits: its log is read and the files counted, a point query planned, the log read again after one more commit.
+
+Where there are commits after the checkpoint, the history is read and a checkpoint written, too.
 
 The table is a log alone: a checkpoint that names files which are nowhere.  With a path as its second argument this program is the process that looks.
 """
@@ -35,8 +37,8 @@ def _statistics(n: int) -> str:
     return f'{{"numRecords":{_ROWS_OF_A_FILE},"minValues":{{"id":{first}}},"maxValues":{{"id":{first + _ROWS_OF_A_FILE - 1}}},"nullCount":{{"id":0}}}}'
 
 
-def make(path: str, files: int) -> None:
-    """Writes a log whose checkpoint at version 1 has so many files."""
+def make(path: str, files: int, commits: int = 0) -> None:
+    """Writes a log whose checkpoint at version 1 has so many files, with so many commits of one file after it."""
     log = Path(path) / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_bytes(b"\n".join(orjson.dumps({key: value}) for key, value in (("protocol", _PROTOCOL), ("metaData", _METADATA))))
@@ -67,6 +69,8 @@ def make(path: str, files: int) -> None:
     body = pa.table({"protocol": pa.nulls(files, protocol.type), "metaData": pa.nulls(files, metadata.type), "add": adds})
     pq.write_table(pa.concat_tables([head, body]), log / f"{1:020d}.checkpoint.parquet")
     (log / "_last_checkpoint").write_bytes(orjson.dumps({"version": 1, "size": files + 2}))
+    for n in range(commits):
+        _commit(log, n + 2, files + n)
 
 
 def _commit(log: Path, version: int, n: int) -> None:
@@ -76,7 +80,8 @@ def _commit(log: Path, version: int, n: int) -> None:
 
 def look(given: dict[str, Any], path: str) -> Result:
     """Reads the log, in a process that has only imported its engine; plans a query for one row (Rowlock alone) and reads one more commit."""
-    files = given["files"]
+    files, commits = given["files"] + given.get("commits", 0), given.get("commits", 0)
+    newest = commits + 2
     usage = Usage((os.getpid(), 0))
     figures: dict[str, float] = {}
 
@@ -92,9 +97,12 @@ def look(given: dict[str, Any], path: str) -> Result:
 
         table, count = timed("the first look, s", lambda: ((table := DeltaTable(path)), table.get_add_actions().num_rows))
         figures["peak of memory, MB"] = usage.read()[0]
-        _commit(log, 2, files)
+        _commit(log, newest, files)
         timed("one more commit, ms", table.update_incremental)
-        return result(figures, exact=(count, table.version()) == (files, 2))
+        if commits:
+            timed("the history, s", table.history)
+            timed("a checkpoint, s", table.create_checkpoint)
+        return result(figures, exact=(count, table.version()) == (files, newest))
     from rowlock.protocol import predicates
     from rowlock.storage.open import open_store
     from rowlock.transaction.state.shared import state_of
@@ -105,15 +113,18 @@ def look(given: dict[str, Any], path: str) -> Result:
     wanted = predicates.compare("=", ("id",), files // 2 * _ROWS_OF_A_FILE + 7)
     chosen = partial(snapshot.files.prune, wanted, snapshot.schema, ())
     found = [list(timed(line, chosen)) for line in ("the first point query planned, ms", "a point query planned, ms")]
-    _commit(log, 2, files)
+    _commit(log, newest, files)
     after = timed("one more commit, ms", state.refresh)
+    if commits:
+        timed("the history, s", state.log.history)
+        timed("a checkpoint, s", lambda: state.log.write_checkpoint(after))
     return result(figures, exact=(count, len(after.files), [len(f) for f in found]) == (files, files + 1, [1, 1]))
 
 
 def measure(given: dict[str, Any]) -> Result:
     """Makes the table and looks at it from a new process."""
     with tempfile.TemporaryDirectory(prefix="rowlock-load-") as folder:
-        make(f"{folder}/table", given["files"])
+        make(f"{folder}/table", given["files"], given.get("commits", 0))
         command = [sys.executable, "-m", "rowlock_bench.load", json.dumps(given), f"{folder}/table"]
         return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)  # type: ignore[no-any-return]
 

@@ -149,6 +149,14 @@ SUITES = {
         {"files": 50_000},
         goals={"the first look, s": 0.3, "peak of memory, MB": 0.6},
     ),
+    "log": Suite(
+        "load",
+        "A long log",
+        "A checkpoint that names 100,000 files, and 10,000 commits after it; a new process looks at it.",
+        (ROWLOCK, DELTALAKE),
+        {"files": 100_000, "commits": 10_000},
+        {"files": 10_000, "commits": 1_000},
+    ),
     "losing": Suite(
         "losing",
         "What losing costs",

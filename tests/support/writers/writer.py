@@ -6,7 +6,7 @@ It prints READY, waits for a line on its standard input, then one line `ACK n ve
 statement that committed, and DONE with its receipts' rounds.
     increment   row FIRST % 4: x = x + 1, COUNT times
     merge       COUNT merges; the n-th brings the keys n*5 .. n*5+4, the same for every writer
-    mixed       increments of row 0, with appends of one row between them, until it is killed
+    mixed       increments of row 0, with appends of one row between them, until it is killed; each fifth statement restores what the table was two versions before
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def main(path: str, job: str, first: int, count: int) -> None:
         elif job == "merge":
             source = session.range(n * 5, n * 5 + 5).selectExpr("id", "cast(1 as bigint) as x")
             table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"x": "t.x + s.x"}).whenNotMatchedInsertAll().execute()
+        elif n % 5 == 4:
+            table.restoreToVersion(n - 2)
         elif n % 2:
             rowlock.write(session.range(1000 + first + n, 1001 + first + n).selectExpr("id", "cast(1 as bigint) as x"), path)
         else:
