@@ -101,11 +101,31 @@ def test_columns_that_others_are_generated_from_keep_their_types(spark: SparkSes
     )
     with unchanged(table_path), pytest.raises(SchemaMismatch):
         rowlock.write(spark.sql("SELECT 5L AS id"), table_path, merge_schema=True)
-    with unchanged(table_path), pytest.raises(StatementRefused, match="what is generated") as refused:
+    with unchanged(table_path), pytest.raises(StatementRefused, match=r"Column id stays as it is: .*id \* 2") as refused:
         rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` ALTER COLUMN id TYPE BIGINT")
     assert refused.value.getCondition() == "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE"
     rowlock.sql(spark, f"INSERT WITH SCHEMA EVOLUTION INTO delta.`{table_path}` BY NAME SELECT 5L AS id, 'new' AS more")
     assert read(spark, table_path) == [(5, 10, "new")]
+
+
+@pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")
+def test_columns_that_a_constraint_names_keep_their_types(spark: SparkSession, table_path: str) -> None:
+    """Rows that were checked would break it under another type: 100 has three letters, 100.00 six (I8)."""
+    table = f"delta.`{table_path}`"
+    rowlock.sql(spark, f"CREATE TABLE {table} (id INT, other INT, v VARCHAR(3)) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    rowlock.sql(spark, f"INSERT INTO {table} VALUES (100, 1, 'a')")
+    rowlock.sql(spark, f"ALTER TABLE {table} ADD CONSTRAINT short CHECK (length(CAST(id AS STRING)) < 4 AND v <> '')")
+    for columns in ("id TYPE DECIMAL(20, 2)", "other TYPE BIGINT, ID TYPE BIGINT", "id TYPE BIGINT, other SET NOT NULL"):
+        with unchanged(table_path), pytest.raises(StatementRefused, match=r"Column id stays as it is: .*short") as refused:
+            rowlock.sql(spark, f"ALTER TABLE {table} ALTER COLUMN {columns}")
+        assert refused.value.getCondition() == "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE"
+    rowlock.sql(spark, f"ALTER TABLE {table} ALTER COLUMN other TYPE BIGINT, v TYPE VARCHAR(5), id COMMENT 'short'")
+    rowlock.sql(spark, f"UPDATE {table} SET other = 3000000000")
+    for wider in ("5000000000", "200.5BD"):
+        with unchanged(table_path), pytest.raises(SchemaMismatch):
+            rowlock.write(spark.sql(f"SELECT {wider} AS id"), table_path, merge_schema=True)
+    rowlock.sql(spark, f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME SELECT 5L AS id, 1BD AS other, 'b' AS v")
+    assert read(spark, table_path) == [(5, 1, "b"), (100, 3000000000, "a")]
 
 
 @pytest.mark.parametrize("key", ["st.deep", "t.st.deep", "`ST`.`DEEP`"])

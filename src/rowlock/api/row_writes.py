@@ -10,7 +10,9 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
+from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
 from rowlock.protocol.column_values import generated_columns
+from rowlock.protocol.constraints import checks_of
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import Widening, may_become, merged_schema, stays_in_family
@@ -119,7 +121,8 @@ def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
 
     Raises SchemaMismatch, UnsupportedFeature for columns that no table may have.
     """
-    merged = merged_schema(snapshot.schema, rows, widening=widening(snapshot))
+    checks = [c.expression for c in checks_of(snapshot.metadata, snapshot.schema, snapshot.table) if c.feature != CHAR_VARCHAR]
+    merged = merged_schema(snapshot.schema, rows, widening=widening(snapshot), texts=checks)
     if merged == snapshot.schema:
         return snapshot.metadata
     return creation.widened(snapshot.metadata, merged, snapshot.table)

@@ -12,7 +12,8 @@ An engine translates the types of its rows into `rowlock.protocol.schema`, asks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rowlock.conditions import named
@@ -168,10 +169,10 @@ def check_names(names: Iterable[str], table: str) -> None:
             )
 
 
-def merged_schema(table: StructType, rows: StructType, *, widening: Widening | None = None) -> StructType:
+def merged_schema(table: StructType, rows: StructType, *, widening: Widening | None = None, texts: Sequence[str] = ()) -> StructType:
     """The table's schema with the columns of the rows that it lacks, and the fields of its structs, added at the end, nullable with all that is in them.
 
-    With `widening` a column takes the type of the rows where that lets its own become it.
+    With `widening` a column takes the type of the rows where that lets its own become it, and no expression of `texts` may name the column.
     """
     have, given = {f.name.lower() for f in table.fields}, {f.name.lower(): f for f in rows.fields}
 
@@ -180,7 +181,9 @@ def merged_schema(table: StructType, rows: StructType, *, widening: Widening | N
         if found is None:
             return field
         longer = replace(field, type=_merged_type(field.type, found.type))
-        return with_type(longer, found.type, widening) if widening else longer
+        name = re.escape(field.name.lower().replace("`", "``"))
+        is_named = any(re.search(rf"(?<!\w){name}(?!\w)", text.lower()) for text in texts)
+        return with_type(longer, found.type, widening) if widening and not is_named else longer
 
     return StructType((*map(merged, table.fields), *(f for f in nullable(rows).fields if f.name.lower() not in have)))
 

@@ -69,6 +69,16 @@ def test_schemas_are_merged_with_wider_types_only_where_that_is_asked_for() -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "named"), [("id", True), ("Total", True), ("a.b", True), ("x`y", True), ("é", True), ("i", False), ("tot", False), ("b", True)]
+)
+def test_a_column_that_a_check_names_keeps_its_type(name: str, named: bool) -> None:
+    """What was true of a row under one type may not be under a wider one; what is no more than a part of a name counts for nothing."""
+    checks = ["length(CAST(ID AS STRING)) < 4", "`total` + `a.b` > `x``y` OR é = 1"]
+    merged = merged_schema(StructType((StructField(name, INT),)), StructType((StructField(name, LONG),)), widening=may_become, texts=checks)
+    assert merged.fields[0].type == (INT if named else LONG)
+
+
+@pytest.mark.parametrize(
     ("path", "expected"),
     [
         (("A",), 1),

@@ -8,7 +8,7 @@ published.  A column is a field whose path has one part; all fields are changed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_mapping, schema as schemas, schema_edit
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.char_varchar import KEY, rebound
-from rowlock.protocol.column_values import CURRENT_DEFAULT, DEFAULTS, GENERATION_EXPRESSION, generated_columns, is_identity
+from rowlock.protocol.column_values import CURRENT_DEFAULT, DEFAULTS, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema import ColumnPath, StructField, StructType
@@ -181,7 +181,7 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
     """Makes all the changes in one commit, in order; where one cannot be made, none is.  Rows that are there stay as they are.
 
     Raises ConstraintViolated where a row has a null that is to be forbidden, SchemaMismatch for an unknown column and a type that is not wider,
-    StatementRefused for another type of a column that others are generated from and for a default where the protocol does not list the feature,
+    StatementRefused for another type of a column that a constraint or a generated column names and for a default where the protocol does not list the feature,
     InvalidInput where a column is named twice, UnsupportedFeature for NOT NULL or a default of a field in a struct.
     """
     names = [schemas.lower_case(e.path) for e in edits]
@@ -208,8 +208,7 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
         {"column": {"name": ".".join(edits[0].path)}} if len(edits) == 1 else {"columns": [{"name": ".".join(e.path)} for e in edits]},
         change,
         asks_rows=any(e.nullable is False for e in edits),
-        asks_names=any(e.like is not None for e in edits),
-        retypes=tuple(e.path[0] for e in edits if e.like is not None),
+        retypes={e.path[0].lower() for e in edits if e.like is not None},
     )
 
 
@@ -273,7 +272,7 @@ def _alter(
     *,
     asks_rows: bool = False,
     asks_names: bool = False,
-    retypes: Sequence[str] = (),
+    retypes: Container[str] = (),
 ) -> Receipt:
     """Commits a change of the metadata, computed from the head that it lands on; each row is checked once against what the change demands."""
     asked: Snapshot | None = None
@@ -282,14 +281,16 @@ def _alter(
         nonlocal asked
         metadata = change(head)
         after = _under(head, metadata)
-        if retypes and generated_columns(head.schema) and metadata != head.metadata:
-            for name in retypes:
-                _check_generates_none(engine, head, name)
+        types = {f.name: f.type for f in after.schema.fields}
+        for field in head.schema.fields:  # stored values were computed from its present type, and rows checked under it
+            if field.name.lower() in retypes and field.type != types.get(field.name):
+                others = StructType(tuple(f for f in head.schema.fields if f is not field))
+                _check_names(engine, _under(head, replace(head.metadata, schema_string=schemas.schema_json(others))), field.name)
         if asks_rows and metadata != head.metadata:
             engine.check_slices(_born(state, asked, head), snapshot=after)
             asked = head
         elif asks_names:
-            _check_names(engine, after, parameters)
+            _check_names(engine, after, str(parameters.get("oldColumnPath") or ", ".join(parameters.get("columns", ()))))
         return metadata
 
     return creation.change_metadata(state, operation, parameters, checked, reads_rows=asks_rows)
@@ -300,36 +301,20 @@ def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
     return replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
 
 
-def _check_names(engine: AppendEngine, after: Snapshot, parameters: Mapping[str, Any]) -> None:
-    """Raises StatementRefused where a constraint or a generated column names a column that is not there any more."""
+def _check_names(engine: AppendEngine, after: Snapshot, column: str) -> None:
+    """Raises StatementRefused where a constraint or a generated column names a column that `after` lacks: `column` cannot be altered then."""
     try:
         engine.check_slices((), snapshot=after)
     except StatementRefused as e:
         if not e.getCondition().startswith("UNRESOLVED_COLUMN"):
             raise
-        column, text = str(parameters.get("oldColumnPath") or ", ".join(parameters.get("columns", ()))), str(e).partition("] ")[2]
+        text = f"Column {column} stays as it is: {str(e).partition('] ')[2]}"
         condition = (
             named("DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", columnName=column, generatedColumns=text)
             if e.what == "generated column"
             else named("DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE", columnName=column, constraints=text)
         )
         raise StatementRefused(text, what=e.what, table=None, condition=condition) from e
-
-
-def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> None:
-    """Raises StatementRefused where a generated column or a constraint names the column: stored values were computed from its present type."""
-    remaining = tuple(f for f in head.schema.fields if f is not head.schema.find(name))
-    conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}
-    without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(remaining)), configuration=conditions))
-    try:
-        engine.check_slices((), snapshot=without)
-    except StatementRefused as e:
-        raise StatementRefused(
-            f"Another type of column {name!r} would change what is generated from it, and is refused: {e}",
-            what="changing the type of a column that others are generated from",
-            table=head.table,
-            condition=named("DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", columnName=name, generatedColumns=str(e)),
-        ) from e
 
 
 def _born(state: SharedState, asked: Snapshot | None, head: Snapshot) -> Sequence[Any]:
