@@ -14,20 +14,20 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2155,  # Limits, caches, exceptions, and the seams of clock and threads.
     "advice": 1618,  # The history of a table, failed attempts and what they advise.
-    "api": 8162,  # Every public call.
+    "api": 8168,  # Every public call; six lines for columns that a constraint names and files that a query skips.
     "boundary": 747,  # What crosses between transactions and engines.
     "cli": 3063,  # The command line, its reports and the demos.
     "conflict": 900,  # What winners did, which of it is a conflict, and the change data feed, whose tables and actions were told in protocol.
     "engines/appends": 369,  # Rows as Arrow tables, without Spark.
-    "engines/spark": 10815,  # All that runs on Spark, its planning behind one object; api has 17 lines less for that.
+    "engines/spark": 10827,  # All that runs on Spark, its planning behind one object; api has 17 lines less for that, and queries skip files.
     "locks": 539,  # Leases and turns.
     "log": 2123,  # Snapshots out of storage; checkpoints and clean-up.
     "maintenance": 2439,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.
     "parquet": 2235,  # Data files, read and written with pyarrow.
-    "protocol": 6460,  # What the bytes in _delta_log mean.
+    "protocol": 6463,  # What the bytes in _delta_log mean.
     "storage": 3112,  # Object stores, the put-if-absent and the arbiters.
     "testing": 123,  # The public test kit.
-    "transaction": 7350,  # Begin, stage, rebase, publish, commit.
+    "transaction": 7335,  # Begin, stage, rebase, publish, commit.
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; a commit that raises one says what it was worth."""
 SLACK = 1.05

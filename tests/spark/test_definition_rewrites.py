@@ -125,7 +125,7 @@ def test_columns_that_a_constraint_names_keep_their_types(spark: SparkSession, t
         with unchanged(table_path), pytest.raises(SchemaMismatch):
             rowlock.write(spark.sql(f"SELECT {wider} AS id"), table_path, merge_schema=True)
     rowlock.sql(spark, f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME SELECT 5L AS id, 1BD AS other, 'b' AS v")
-    assert read(spark, table_path) == [(5, 1, "b"), (100, 3000000000, "a")]
+    assert read(spark, table_path) == [(100, 3000000000, "a"), (5, 1, "b")]
 
 
 @pytest.mark.parametrize("key", ["st.deep", "t.st.deep", "`ST`.`DEEP`"])

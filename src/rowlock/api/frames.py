@@ -290,8 +290,10 @@ def frame_at(handle: Handle, version: int | None = None, timestamp: str | dateti
     return handle.planner.rows(snapshot, fixed=fixed)
 
 
-def scan(spark: SparkSession, table: str, version: str | None, columns: str, hidden: str | None, versions: Any) -> Any:
+def scan(spark: SparkSession, table: str, version: str | None, columns: str, hidden: str | None, versions: Any, condition: Any) -> Any:
     """The plan of a table's rows with its files, when a query runs: of `version`, of the version that the query reads already, or of the newest.
+
+    Files in which `condition` (Spark's expression over the table's columns, or None) is true of no row are left out.
 
     `columns` is what the reader knows of the columns; with `hidden` the column `_metadata` of these fields, with commas between them, comes last.  `versions`
     (a Java map) holds the version of each table that the query reads already, and gets this one.
@@ -309,7 +311,8 @@ def scan(spark: SparkSession, table: str, version: str | None, columns: str, hid
                 condition=named(_CHANGED),
                 version=snapshot.version,
             )
-    return handle.planner.scanned(snapshot, names_in(columns), fixed=version is not None, hidden=None if hidden is None else hidden.split(","))
+    known = condition if columns == columns_of(snapshot.metadata) and len(snapshot.files) > 1 else None  # it was resolved for these columns and types
+    return handle.planner.scanned(snapshot, names_in(columns), fixed=version is not None, hidden=hidden.split(",") if hidden else None, condition=known)
 
 
 def _newest(handle: Handle, version: int | None) -> Snapshot:

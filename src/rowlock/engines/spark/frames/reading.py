@@ -26,10 +26,12 @@ from rowlock.boundary.row_identity import columns_of
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import CHANGE_TYPE, Changed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow
+from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import Constants, check_names, empty_frame, local_frame, table_schema
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
 from rowlock.protocol import schema as schemas
@@ -240,8 +242,18 @@ class Reader:
         )
         return self.evaluator.bridge.dataframe(plan, self.evaluator.spark)
 
-    def scanned(self, snapshot: Snapshot, names: list[str], *, fixed: bool, hidden: list[str] | None) -> JavaObject:
-        """The plan of the rows of a snapshot, with its files, for a scan of these columns; with `hidden` the column `_metadata` of these fields comes last."""
+    def scanned(self, snapshot: Snapshot, names: list[str], *, fixed: bool, hidden: list[str] | None, condition: JavaObject | None) -> JavaObject:
+        """The plan of the rows of a snapshot, with its files, for a scan of these columns; with `hidden` the column `_metadata` of these fields comes last.
+
+        Files are left out of which the log shows that `condition` is true of no row in them.
+        """
+        if condition is not None:
+            bridge = self.evaluator.bridge
+            named_in = {int(a.exprId().id()): snapshot.schema.find(str(a.name())) for a in bridge.list(condition.references().toSeq())}
+            known = translated(bridge, condition, {n: f.name for n, f in named_in.items() if f is not None})
+            chosen = snapshot.files.prune(None if known is None else known.reads, snapshot.schema, snapshot.partition_columns)
+            chosen = chosen or [next(snapshot.files.adds())]  # a scan, by which `versions_read` sees what a plan read
+            snapshot = snapshot if len(chosen) == len(snapshot.files) else replace(snapshot, files=LiveFiles.of_adds(chosen))
         columns = [F.col(quote(n)) for n in names]
         if hidden is None:
             frame = self.rows(snapshot, fixed=fixed)

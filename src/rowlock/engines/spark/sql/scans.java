@@ -13,8 +13,14 @@ import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.EliminateResolvedHint$;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -104,7 +110,7 @@ public class Scans {
         org.apache.spark.sql.classic.Dataset rows = (org.apache.spark.sql.classic.Dataset) frame;
         if (!has(rows.queryExecution().analyzed())) return null;
         org.apache.spark.sql.classic.Dataset anew = org.apache.spark.sql.classic.Dataset.ofRows(rows.sparkSession(), rows.queryExecution().analyzed());
-        return opened(anew.queryExecution().withCachedData(), rows.sparkSession(), new HashMap());
+        return opened(anew.queryExecution().withCachedData(), rows.sparkSession(), new HashMap(), false);
     }
 
     public static boolean has(LogicalPlan plan) {
@@ -127,30 +133,34 @@ public class Scans {
         return files instanceof Scan ? (Scan) files : null;
     }
 
-    public static LogicalPlan opened(LogicalPlan plan, SparkSession session, java.util.Map versions) {
-        return (LogicalPlan) plan.transformUpWithSubqueries(new Open(session, versions));
+    public static LogicalPlan opened(LogicalPlan plan, SparkSession session, java.util.Map versions, boolean skips) {
+        return (LogicalPlan) plan.transformDownWithSubqueries(new Open(session, versions, skips));
     }
 }
 
-/** A scan with its files.  `versions` holds the version of each table that the query reads: one, however often the query names the table. */
+/** A scan with its files; where it `skips`, without those in which the condition right above is true of no row.  `versions` holds the version of each table that the query reads: one, however often the query names the table. */
 public class Open extends scala.runtime.AbstractPartialFunction {
     private final SparkSession session;
     private final java.util.Map versions;
+    private final boolean skips;
 
-    public Open(SparkSession session, java.util.Map versions) {
+    public Open(SparkSession session, java.util.Map versions, boolean skips) {
         this.session = session;
         this.versions = versions;
+        this.skips = skips;
     }
 
-    public boolean isDefinedAt(Object node) { return Scans.scan(node) != null; }
+    public boolean isDefinedAt(Object node) { return Scans.scan(node) != null || skips && node instanceof Filter && Scans.scan(((Filter) node).child()) != null; }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
         if (!isDefinedAt(node)) return otherwise.apply(node);
-        LogicalRelation at = (LogicalRelation) node;
-        Scan scan = Scans.scan(node);
+        Expression condition = node instanceof Filter ? ((Filter) node).condition() : null;
+        LogicalRelation at = (LogicalRelation) (condition == null ? node : ((Filter) node).child());
+        Scan scan = Scans.scan(at);
+        Expression known = condition == null || SubqueryExpression.hasSubquery(condition) ? null : (Expression) condition.transform(new ListOfSet());
         boolean more = at.output().size() > at.relation().schema().size();
         String hidden = more ? String.join(",", ((StructType) ((AttributeReference) at.output().last()).dataType()).fieldNames()) : null;
-        Object[] asked = new Object[] { session, scan.table, scan.version, scan.columns, hidden, versions };
+        Object[] asked = new Object[] { session, scan.table, scan.version, scan.columns, hidden, versions, known };
         LogicalPlan rows = finished((LogicalPlan) Bridge.call("scan", asked));
         java.util.List named = new java.util.ArrayList();
         for (int n = 0; n < at.output().size(); n++) {
@@ -158,13 +168,30 @@ public class Open extends scala.runtime.AbstractPartialFunction {
             Seq nothing = (Seq) scala.collection.immutable.Nil$.MODULE$;
             named.add(new Alias((AttributeReference) rows.output().apply(n), as.name(), as.exprId(), nothing, Option.apply(as.metadata()), nothing));
         }
-        return new Project(CollectionConverters.asScala(named).toSeq(), rows);
+        LogicalPlan opened = new Project(CollectionConverters.asScala(named).toSeq(), rows);
+        return condition == null ? opened : new Filter(condition, opened);
     }
 
     /** The plan without what the optimizer's first rules remove: they have run when scans are opened. */
     private static LogicalPlan finished(LogicalPlan plan) {
         LogicalPlan plain = (LogicalPlan) EliminateSubqueryAliases$.MODULE$.apply(plan);
         return (LogicalPlan) ReplaceExpressions$.MODULE$.apply((LogicalPlan) EliminateResolvedHint$.MODULE$.apply(plain));
+    }
+}
+
+/** Values that the optimizer has put into a set as the list that they were; of very many none, since finding files by them takes longer than they save. */
+class ListOfSet extends scala.runtime.AbstractPartialFunction {
+    private static final int MOST_VALUES = 1000;
+
+    public boolean isDefinedAt(Object node) { return node instanceof InSet && ((InSet) node).hset().size() <= MOST_VALUES; }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+        if (!isDefinedAt(node)) return otherwise.apply(node);
+        Expression child = ((InSet) node).child();
+        java.util.List values = new java.util.ArrayList();
+        java.util.Iterator set = CollectionConverters.asJava(((InSet) node).hset()).iterator();
+        while (set.hasNext()) values.add(new Literal(set.next(), child.dataType()));
+        return new In(child, CollectionConverters.asScala(values).toSeq());
     }
 }
 
@@ -189,7 +216,7 @@ public class Follow extends SessionRule {
     private static final java.util.Map QUERIES = java.util.Collections.synchronizedMap(new WeakHashMap());
 
     public TreeNode apply(TreeNode plan) {
-        return Scans.has((LogicalPlan) plan) ? Scans.opened((LogicalPlan) plan, session, versions()) : plan;
+        return Scans.has((LogicalPlan) plan) ? Scans.opened((LogicalPlan) plan, session, versions(), true) : plan;
     }
 
     private static java.util.Map versions() {
