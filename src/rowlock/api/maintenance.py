@@ -13,7 +13,7 @@ from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.answers import RESTORE, counts_frame, path_frame
+from rowlock.engines.spark.frames.answers import answer, counts_frame
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import vacuum
@@ -81,7 +81,7 @@ class Maintenance:
             []
         """
         self._vacuumed(retentionHours)
-        return path_frame(self._handle.spark, []).select()
+        return answer(self._handle.spark)
 
     def _vacuumed(self, hours: float | None, *, dry_run: bool = False, only_known: bool = False, inventory: Sequence[ObjectMeta] | None = None) -> Vacuumed:
         """What VACUUM deleted, or would delete in a dry run; `only_known`: only files that the log names (VACUUM LITE); `inventory`: only these files."""
@@ -159,7 +159,7 @@ class Maintenance:
         self._receipts.last = None
         asked = {"version": version} if timestamp is None else {"timestamp": timestamp}
         self._receipts.last = restore(self._handle.table, target, asked, ignore_missing=ignore_missing)
-        return counts_frame(self._handle.spark, RESTORE, self._receipts.last.metrics)
+        return counts_frame(self._handle.spark, "RESTORE", self._receipts.last.metrics)
 
 
 @contextlib.contextmanager

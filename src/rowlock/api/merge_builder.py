@@ -12,7 +12,7 @@ from rowlock.api.handle import Receipts, Runner
 from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.answers import merge_frame
+from rowlock.engines.spark.frames.answers import answer
 from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
@@ -302,7 +302,8 @@ class DeltaMergeBuilder:
             return planner.merge(snapshot, self._source, self._condition, clauses, self._alias, pinned)
 
         self._receipts.last = receipt = self._runner.run("MERGE", plan, **({"metadata": wider} if evolves and self._runner is self._handle else {}))
-        return merge_frame(self._handle.spark, receipt.metrics).limit(0 if receipt.already_committed else 1)
+        counts = [receipt.metrics.get(f"numTargetRows{kind}", 0) for kind in ("Updated", "Deleted", "Inserted")]
+        return answer(self._handle.spark, "MergeIntoTable", [] if receipt.already_committed else [(sum(counts), *counts)])
 
 
 def _shown(name: str, clause: Clause) -> str:

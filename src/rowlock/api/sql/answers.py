@@ -18,7 +18,7 @@ from typing import Any
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.handle import Handle
-from rowlock.api.sql import statements, upkeep_statements
+from rowlock.api.sql import statements
 from rowlock.api.sql.target import open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
@@ -26,6 +26,7 @@ from rowlock.conditions import named as condition
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.bridge import analyzed, class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.frames.answers import answer, columns_of_answer
 from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
 from rowlock.engines.spark.sql.guard import Guard, refuse
 from rowlock.engines.spark.sql.nodes import Nodes, marked
@@ -102,7 +103,7 @@ def run_text(spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | 
         if class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
             for each in nodes.items(plan.children()):
                 statements.carry_out(nodes, each)
-            return statements.nothing(spark)
+            return answer(spark)
         if has_commands(nodes, plan):
             refuse("Several statements in one", None, "Rowlock carries out one statement at a time", "Write them one by one")
         return nodes.frame(plan)
@@ -126,7 +127,7 @@ def _not_within(statement: str) -> InvalidInput:
 
 
 def _answered(spark: SparkSession, frame: DataFrame | None) -> DataFrame:
-    return statements.nothing(spark) if frame is None else frame
+    return answer(spark) if frame is None else frame
 
 
 def _plan(nodes: Replaced, node: Any, part_of: Callable[[str], DeltaTransaction] | None) -> Any:
@@ -187,17 +188,17 @@ def claim(spark: SparkSession, plan: Any, top: bool) -> Any:
     if not is_asked(nodes, plan):
         return None
     if top and is_write(plan):
-        return nodes.jvm_type(statements.NOTHING)
+        return nodes.jvm_type(columns_of_answer(""))
     with no_table_is_no_path(class_name(plan)):
-        answer = statements.answer_of(nodes, plan, top)
-    return None if answer is None else nodes.jvm_type(answer)
+        columns = statements.answer_of(nodes, plan, top)
+    return None if columns is None else nodes.jvm_type(columns)
 
 
 def claim_text(spark: SparkSession, text: str) -> Any:
     """The same for a text that may be a statement which only Delta has."""
     nodes = Nodes(spark)
     statement = statements.own_statement(nodes, text) if is_asked_text(spark, text) else None
-    return None if statement is None else nodes.jvm_type(upkeep_statements.ANSWERS.get(statement.kind, statements.NOTHING))
+    return None if statement is None else nodes.jvm_type(columns_of_answer(statement.kind))
 
 
 def carry_out(spark: SparkSession, what: Any) -> DataFrame | None:

@@ -8,8 +8,8 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, bounded_type, type_text
-from rowlock.engines.spark.frames.answers import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types
-from rowlock.engines.spark.read.scan import rows_frame, table_schema
+from rowlock.engines.spark.frames.answers import answer, partition_types
+from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.insert import partition_literal
 from rowlock.engines.spark.sql.nodes import has_method, path_of
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
@@ -36,7 +36,7 @@ def describe(target: Target, plan: Any) -> DataFrame:
             rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *((_column_name(n), *columns.get(n, (n, "", None))[1:]) for n in names)]
     if plan.isExtended():
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), *((k, v, "") for k, v in _details(target, snapshot))]
-    return rows_frame(target.spark, DESCRIPTION, rows)
+    return answer(target.spark, "DescribeRelation", rows)
 
 
 def _details(target: Target, snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -67,7 +67,7 @@ def describe_column(target: Target, plan: Any) -> DataFrame:
     if found is None:
         raise SchemaMismatch(f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own", table=target.path)
     rows = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
-    return rows_frame(target.spark, INFO, rows)
+    return answer(target.spark, "DescribeColumn", rows)
 
 
 def properties_of(snapshot: Snapshot) -> dict[str, str]:
@@ -87,16 +87,16 @@ def show_properties(target: Target, plan: Any) -> DataFrame:
     properties = target.nodes.redacted(properties_of(target.head))
     key = target.nodes.option(plan.propertyKey())
     if key is not None:
-        return rows_frame(target.spark, PAIRS, [(key, properties.get(key, f"Table {_name(target)} does not have property: {key}"))])
-    return rows_frame(target.spark, PAIRS, sorted(properties.items()))
+        return answer(target.spark, "ShowTableProperties", [(key, properties.get(key, f"Table {_name(target)} does not have property: {key}"))])
+    return answer(target.spark, "ShowTableProperties", sorted(properties.items()))
 
 
 def show_columns(target: Target, plan: Any) -> DataFrame:
     """SHOW COLUMNS."""
-    return rows_frame(target.spark, ONE_COLUMN, [(n,) for n in target.head.schema.names])
+    return answer(target.spark, "ShowColumns", [(n,) for n in target.head.schema.names])
 
 
-def partition_columns(target: Target, plan: Any) -> StructType:
+def partition_columns(target: Target) -> StructType:
     """The columns of what SHOW PARTITIONS returns.  Raises InvalidInput where the table is not partitioned."""
     snapshot = target.head
     if not snapshot.partition_columns:
@@ -111,7 +111,7 @@ def partition_columns(target: Target, plan: Any) -> StructType:
 def show_partitions(target: Target, plan: Any) -> DataFrame:
     """SHOW PARTITIONS [PARTITION (column = value)]: the values that the rows of the table have, in their order."""
     nodes, table = target.nodes, target.table().toDF()
-    names = partition_columns(target, plan).names
+    names = partition_columns(target).names
     known = {n.lower() for n in names}
     frame = table
     pattern = nodes.option(plan.pattern())
@@ -137,7 +137,7 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
     properties = {k: v for k, v in snapshot.metadata.configuration.items() if _may_be_set(k, v)}
     listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in sorted(target.nodes.redacted(properties).items()))
-    return rows_frame(target.spark, STATEMENT, [(f"{text}TBLPROPERTIES (\n  {listed})\n" if listed else text,)])
+    return answer(target.spark, "ShowCreateTable", [(f"{text}TBLPROPERTIES (\n  {listed})\n" if listed else text,)])
 
 
 def _may_be_set(name: str, value: str) -> bool:

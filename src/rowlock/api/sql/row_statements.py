@@ -18,7 +18,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
-from rowlock.engines.spark.frames.answers import affected_frame
+from rowlock.engines.spark.frames.answers import answer
 from rowlock.engines.spark.sql.insert import is_default, partition_literal, refuse_options_of_client, with_defaults
 from rowlock.engines.spark.sql.nodes import has_method
 from rowlock.engines.spark.sql.parsing import ScalarSubqueries
@@ -34,7 +34,7 @@ def update(target: Target, plan: Any) -> DataFrame:
     table = target.changed()
     values = ScalarSubqueries(target.nodes, target.statement, target.folder)
     table._update(_condition(target, plan.condition()), _assignments(target, plan.assignments(), values), values.frames)
-    return _answer(affected_frame(target.spark, _count(table._receipts.last, "Updated")), table._receipts.last)
+    return _answer(answer(target.spark, "UpdateTable", [(_count(table._receipts.last, "Updated"),)]), table._receipts.last)
 
 
 def delete(target: Target, plan: Any) -> DataFrame:
@@ -43,7 +43,7 @@ def delete(target: Target, plan: Any) -> DataFrame:
     condition = plan.condition()
     everything = str(condition.toString()) == "true"
     table.delete(None if everything else _expression(target, condition))
-    return _answer(affected_frame(target.spark, _count(table._receipts.last, "Deleted")), table._receipts.last)
+    return _answer(answer(target.spark, "DeleteFromTable", [(_count(table._receipts.last, "Deleted"),)]), table._receipts.last)
 
 
 def truncate(target: Target, plan: Any) -> None:

@@ -15,7 +15,7 @@ from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.catalyst.versions import Version, version_of
-from rowlock.engines.spark.frames.answers import AFFECTED, DESCRIPTION, INFO, MERGE, ONE_COLUMN, PAIRS, STATEMENT, path_frame
+from rowlock.engines.spark.frames.answers import columns_of_answer
 from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.engines.spark.sql.guard import refuse
@@ -24,58 +24,53 @@ from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.exceptions import TableNotFound
 
 Run = Callable[[Target, Any], DataFrame | None]
-Columns = StructType | Callable[[Target, Any], StructType]
-"""The columns of an answer, or a function that returns them where they depend on the table."""
 
-NOTHING = StructType([])
-"""The columns of a statement that answers nothing."""
-
-_BY_TABLE: dict[str, tuple[Run, Columns]] = {
-    "UpdateTable": (row_statements.update, AFFECTED),
-    "DeleteFromTable": (row_statements.delete, AFFECTED),
-    "InsertIntoStatement": (row_statements.insert, NOTHING),
-    "AppendData": (row_statements.append, NOTHING),
-    "OverwriteByExpression": (row_statements.overwrite, NOTHING),
-    "OverwritePartitionsDynamic": (row_statements.overwrite_partitions, NOTHING),
-    "TruncateTable": (row_statements.truncate, NOTHING),
-    "DropTable": (table_statements.drop, NOTHING),
-    "DropNamespace": (table_statements.drop_schema, NOTHING),
-    "RefreshTable": (table_statements.refresh, NOTHING),
-    "SetTableProperties": (alterations.set_properties, NOTHING),
-    "UnsetTableProperties": (alterations.unset_properties, NOTHING),
-    "AddColumns": (alterations.add_columns, NOTHING),
-    "ReplaceColumns": (alterations.replace_columns, NOTHING),
-    "RenameColumn": (alterations.rename_column, NOTHING),
-    "DropColumns": (alterations.drop_columns, NOTHING),
-    "AlterColumns": (alterations.alter_columns, NOTHING),
-    "AlterTableClusterBy": (alterations.cluster_by, NOTHING),
-    "AddCheckConstraint": (alterations.add_constraint, NOTHING),
-    "AddConstraint": (alterations.add_constraint, NOTHING),
-    "DropConstraint": (alterations.drop_constraint, NOTHING),
-    "MergeIntoTable": (row_statements.merge, MERGE),
-    "CommentOnTable": (alterations.comment, NOTHING),
-    "RenameTable": (alterations.rename_table, NOTHING),
-    "SetTableLocation": (alterations.set_location, NOTHING),
-    "DescribeRelation": (descriptions.describe, DESCRIPTION),
-    "DescribeColumn": (descriptions.describe_column, INFO),
-    "ShowTableProperties": (descriptions.show_properties, PAIRS),
-    "ShowColumns": (descriptions.show_columns, ONE_COLUMN),
-    "ShowPartitions": (descriptions.show_partitions, descriptions.partition_columns),
-    "ShowCreateTable": (descriptions.show_create, STATEMENT),
+_BY_TABLE: dict[str, Run] = {
+    "UpdateTable": row_statements.update,
+    "DeleteFromTable": row_statements.delete,
+    "InsertIntoStatement": row_statements.insert,
+    "AppendData": row_statements.append,
+    "OverwriteByExpression": row_statements.overwrite,
+    "OverwritePartitionsDynamic": row_statements.overwrite_partitions,
+    "TruncateTable": row_statements.truncate,
+    "DropTable": table_statements.drop,
+    "DropNamespace": table_statements.drop_schema,
+    "RefreshTable": table_statements.refresh,
+    "SetTableProperties": alterations.set_properties,
+    "UnsetTableProperties": alterations.unset_properties,
+    "AddColumns": alterations.add_columns,
+    "ReplaceColumns": alterations.replace_columns,
+    "RenameColumn": alterations.rename_column,
+    "DropColumns": alterations.drop_columns,
+    "AlterColumns": alterations.alter_columns,
+    "AlterTableClusterBy": alterations.cluster_by,
+    "AddCheckConstraint": alterations.add_constraint,
+    "AddConstraint": alterations.add_constraint,
+    "DropConstraint": alterations.drop_constraint,
+    "MergeIntoTable": row_statements.merge,
+    "CommentOnTable": alterations.comment,
+    "RenameTable": alterations.rename_table,
+    "SetTableLocation": alterations.set_location,
+    "DescribeRelation": descriptions.describe,
+    "DescribeColumn": descriptions.describe_column,
+    "ShowTableProperties": descriptions.show_properties,
+    "ShowColumns": descriptions.show_columns,
+    "ShowPartitions": descriptions.show_partitions,
+    "ShowCreateTable": descriptions.show_create,
 }
-_BY_NAME: dict[str, tuple[Run, Columns]] = {
-    "CreateTable": (table_statements.create, NOTHING),
-    "CreateTableLike": (table_statements.create_like, NOTHING),
-    "CreateTableAsSelect": (table_statements.create_as_select, NOTHING),
-    "ReplaceTable": (table_statements.replace, NOTHING),
-    "ReplaceTableAsSelect": (table_statements.replace_as_select, NOTHING),
-    "SaveAsV1TableCommand": (table_statements.save_as_table, NOTHING),
+_BY_NAME: dict[str, Run] = {
+    "CreateTable": table_statements.create,
+    "CreateTableLike": table_statements.create_like,
+    "CreateTableAsSelect": table_statements.create_as_select,
+    "ReplaceTable": table_statements.replace,
+    "ReplaceTableAsSelect": table_statements.replace_as_select,
+    "SaveAsV1TableCommand": table_statements.save_as_table,
 }
 MAKES = frozenset(_BY_NAME)
 """The statements that make a table, by the classes of their plans."""
 _OF_ROWS = ("UpdateTable", "DeleteFromTable", "MergeIntoTable")
 HANDLED = _BY_TABLE | _BY_NAME
-"""How each statement on a Delta table is carried out, by the class of its plan, and the columns of its answer."""
+"""What carries out each statement on a Delta table, by the class of its plan."""
 
 _INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTable has the same as methods"
 
@@ -165,12 +160,12 @@ def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
     target = target_of(nodes, plan)
     if target is None:
         return None
-    if statement_kind(plan) not in HANDLED:
+    kind = statement_kind(plan)
+    if kind not in HANDLED:
         refuse(target.statement, target.folder, f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement", _INSTEAD)
     if not top:
         refuse(f"{target.statement} within another statement", target.folder, "Rowlock carries out one statement at a time", "Write them one by one")
-    columns = HANDLED[statement_kind(plan)][1]
-    return columns if isinstance(columns, StructType) else columns(target, plan)
+    return descriptions.partition_columns(target) if kind == "ShowPartitions" else columns_of_answer(kind)
 
 
 def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
@@ -178,7 +173,7 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     target = target_of(nodes, plan)
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
-    work = HANDLED[statement_kind(plan)][0]
+    work = HANDLED[statement_kind(plan)]
     with target.handle.commits("alter") if work.__module__ == alterations.__name__ else session_commits(nodes.spark):
         return work(target, plan)
 
@@ -213,8 +208,3 @@ def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
             alterations.own_constraint(target, statement)
         return None
     return upkeep_statements.run(target, statement)
-
-
-def nothing(spark: SparkSession) -> DataFrame:
-    """The answer of a statement that returns nothing."""
-    return path_frame(spark, []).select()

@@ -12,7 +12,7 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.answers import ANSWER, CLONE, DETAIL, HISTORY, PATH, RESTORE, counts_frame, path_frame
+from rowlock.engines.spark.frames.answers import answer, counts_frame
 from rowlock.engines.spark.frames.reading import files_of
 from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
@@ -23,8 +23,6 @@ from rowlock.protocol.paths import join, location
 from rowlock.protocol.schema import dotted
 from rowlock.storage.store import ObjectMeta
 
-ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE, "CLONE": CLONE}
-"""The columns of what each statement returns; the others return nothing."""
 _SHOWN_FILES = 1000
 """How many files VACUUM DRY RUN shows at most, as delta-spark does."""
 
@@ -45,7 +43,8 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
         hours: Any = values.get("hours")
         listed = _inventory(target, values["inventory"]) if "inventory" in values else None
         done = table._vacuumed(hours, dry_run=bool(values.get("dry_run")), only_known=bool(values.get("lite")), inventory=listed)
-        return path_frame(target.spark, [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if values.get("dry_run") else [target.path])
+        places = [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if values.get("dry_run") else [target.path]
+        return answer(target.spark, "VACUUM", [(location(place),) for place in places])
     if statement.kind == "HISTORY":
         limit: Any = values.get("limit")
         return table.history(limit)
@@ -107,7 +106,7 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(values["source"]))
     place = place_named(spark, statement.table, values.get("location"))
     if values["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
-        return counts_frame(spark, CLONE, {})
+        return counts_frame(spark, "CLONE", {})
     receipts = Receipts()
     if parquet and ("timestamp" in values or "version" in values or source.state.log.exists()):
         raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
@@ -120,4 +119,4 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)
     name = f"parquet.`{location(source.path)}`" if parquet and listed is None else clone_name(source)
     clone_to(place, snapshot, name=name, replaces=values["mode"] in ("replace", "createOrReplace"), properties=values.get("properties", {}), receipts=receipts)
-    return counts_frame(spark, CLONE, receipts.last.metrics if receipts.last is not None else {})
+    return counts_frame(spark, "CLONE", receipts.last.metrics if receipts.last is not None else {})

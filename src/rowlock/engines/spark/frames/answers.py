@@ -6,7 +6,7 @@ their documentation where delta-spark does not: endTimeMs is set, and numTableCo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,29 +29,22 @@ from rowlock.transaction.state.receipt import Rewritten
 _TEXT, _MAP = StringType(), MapType(StringType(), StringType())
 
 
-def _columns(fields: Mapping[str, DataType]) -> StructType:
-    """A struct type of fields that may all be null."""
-    return StructType([StructField(name, type_) for name, type_ in fields.items()])
+def _columns(fields: Mapping[str, DataType], nullable: Collection[str] | None = None) -> StructType:
+    """A struct type of fields that may be null: all, or those named."""
+    return StructType([StructField(name, type_, nullable is None or name in nullable) for name, type_ in fields.items()])
 
 
-HISTORY = _columns({
+_HISTORY = _columns({
     "version": LongType(), "timestamp": TimestampType(), "userId": _TEXT, "userName": _TEXT, "operation": _TEXT, "operationParameters": _MAP,
     "job": _columns(dict.fromkeys(("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType"), _TEXT)),
     "notebook": _columns({"notebookId": _TEXT}), "clusterId": _TEXT, "readVersion": LongType(), "isolationLevel": _TEXT, "isBlindAppend": BooleanType(),
     "operationMetrics": _MAP, "userMetadata": _TEXT, "engineInfo": _TEXT,
 })  # fmt: skip
-DETAIL = _columns({
+_DETAIL = _columns({
     "format": _TEXT, "id": _TEXT, "name": _TEXT, "description": _TEXT, "location": _TEXT, "createdAt": TimestampType(), "lastModified": TimestampType(),
     "partitionColumns": ArrayType(_TEXT), "clusteringColumns": ArrayType(_TEXT), "numFiles": LongType(), "sizeInBytes": LongType(), "properties": _MAP,
     "minReaderVersion": IntegerType(), "minWriterVersion": IntegerType(), "tableFeatures": ArrayType(_TEXT),
 })  # fmt: skip
-MERGE = _columns(dict.fromkeys(("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows"), LongType()))
-RESTORE = _columns(dict.fromkeys((
-    "table_size_after_restore", "num_of_files_after_restore", "num_removed_files", "num_restored_files", "removed_files_size", "restored_files_size",
-), LongType()))  # fmt: skip
-CLONE = _columns(dict.fromkeys((
-    "source_table_size", "source_num_of_files", "num_removed_files", "num_copied_files", "removed_files_size", "copied_files_size",
-), LongType()))  # fmt: skip
 
 
 def _strings(values: Any) -> dict[str, str | None] | None:
@@ -62,7 +55,7 @@ def _strings(values: Any) -> dict[str, str | None] | None:
 
 def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
     """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
-    return rows_frame(spark, HISTORY, (_history_row(c, times.get(c.version)) for c in commits))
+    return rows_frame(spark, _HISTORY, (_history_row(c, times.get(c.version)) for c in commits))
 
 
 def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
@@ -73,7 +66,7 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
         **{name: _strings(raw.get(name)) for name in ("operationParameters", "operationMetrics")},
         **dict.fromkeys(("job", "notebook")),
     }
-    return tuple(known[name] if name in known else raw.get(name) for name in HISTORY.names)
+    return tuple(known[name] if name in known else raw.get(name) for name in _HISTORY.names)
 
 
 def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
@@ -85,18 +78,12 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = Non
         "delta", m.id, name or m.name, m.description, location(snapshot.table), display.utc(m.created_time_ms), display.utc(snapshot.timestamp_ms), list(m.partition_columns), clustering,
         len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
     )  # fmt: skip
-    return rows_frame(spark, DETAIL, [row])
+    return rows_frame(spark, _DETAIL, [row])
 
 
-def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
-    """The result of MERGE: the numbers of affected, updated, deleted and inserted rows."""
-    updated, deleted, inserted = (metrics.get(f"numTargetRows{k}", 0) for k in ("Updated", "Deleted", "Inserted"))
-    return rows_frame(spark, MERGE, [(updated + deleted + inserted, updated, deleted, inserted)])
-
-
-def counts_frame(spark: SparkSession, columns: StructType, metrics: Mapping[str, int]) -> DataFrame:
-    """The result of RESTORE or of a clone (`columns`): one row of the metrics, `num_removed_files` is numRemovedFiles; no row without metrics."""
-    by_lower = {name.lower(): count for name, count in metrics.items()}
+def counts_frame(spark: SparkSession, statement: str, metrics: Mapping[str, int]) -> DataFrame:
+    """The result of RESTORE or of CLONE: one row of the metrics, `num_removed_files` is numRemovedFiles; no row without metrics."""
+    columns, by_lower = columns_of_answer(statement), {name.lower(): count for name, count in metrics.items()}
     return rows_frame(spark, columns, [tuple(by_lower[name.replace("_", "")] for name in columns.names)] if metrics else [])
 
 
@@ -135,7 +122,64 @@ _METRICS = _struct(
         "deletionVectorStats": _numbers("numDeletionVectorsRemoved", "numDeletionVectorRowsRemoved"), "numTableColumns": _LONG, "numTableColumnsWithStats": _LONG,
     }
 )  # fmt: skip
-ANSWER = _struct({"path": StringType(), "metrics": _METRICS})
+_OPTIMIZED = _struct({"path": StringType(), "metrics": _METRICS})
+
+
+_PATH = _columns({"path": _TEXT})
+_AFFECTED = _columns({"num_affected_rows": _LONG})
+_COLUMNS: Mapping[str, StructType] = {
+    "UpdateTable": _AFFECTED,
+    "DeleteFromTable": _AFFECTED,
+    "MergeIntoTable": _columns(dict.fromkeys(("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows"), _LONG)),
+    "DescribeRelation": _columns({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, ("comment",)),
+    "DescribeColumn": _columns({"info_name": _TEXT, "info_value": _TEXT}, ()),
+    "ShowTableProperties": _columns({"key": _TEXT, "value": _TEXT}, ()),
+    "ShowColumns": _columns({"col_name": _TEXT}, ()),
+    "ShowCreateTable": _columns({"createtab_stmt": _TEXT}, ()),
+    "OPTIMIZE": _OPTIMIZED,
+    "REORG": _OPTIMIZED,
+    "VACUUM": _PATH,
+    "HISTORY": _HISTORY,
+    "DETAIL": _DETAIL,
+    "RESTORE": _columns(
+        dict.fromkeys(
+            (
+                "table_size_after_restore",
+                "num_of_files_after_restore",
+                "num_removed_files",
+                "num_restored_files",
+                "removed_files_size",
+                "restored_files_size",
+            ),
+            _LONG,
+        )
+    ),
+    "CLONE": _columns(
+        dict.fromkeys(
+            (
+                "source_table_size",
+                "source_num_of_files",
+                "num_removed_files",
+                "num_copied_files",
+                "removed_files_size",
+                "copied_files_size",
+            ),
+            _LONG,
+        )
+    ),
+}
+"""The columns of what each statement answers, by the class of its plan or the kind of Delta's own; the others answer nothing."""
+
+
+def columns_of_answer(statement: str) -> StructType:
+    """The columns of what a statement answers; none where it answers nothing."""
+    return _COLUMNS.get(statement, StructType([]))
+
+
+def answer(spark: SparkSession, statement: str = "", rows: Iterable[Sequence[Any]] = ()) -> DataFrame:
+    """What a statement answers; without columns where it answers nothing."""
+    columns = columns_of_answer(statement)
+    return rows_frame(spark, columns, rows) if columns.fields else rows_frame(spark, _PATH, []).select()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +204,7 @@ class Optimized:
 def optimize_frame(spark: SparkSession, done: Optimized) -> DataFrame:
     """One row: `path` and `metrics`."""
     values = {"path": location(done.snapshot.table), "metrics": _metrics(done, spark.sparkContext.defaultParallelism)}
-    return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(ANSWER)), ANSWER)
+    return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(_OPTIMIZED)), _OPTIMIZED)
 
 
 def _metrics(done: Optimized, parallelism: int) -> dict[str, Any]:
@@ -223,29 +267,6 @@ def _clustering(done: Optimized) -> dict[str, Any]:
         "mergedFiles": {"numFiles": len(done.rewritten.removed), "size": sum(done.rewritten.removed)},
         "numOutputZCubes": done.rewritten.bins,
     }
-
-
-AFFECTED = StructType([StructField("num_affected_rows", LongType())])
-
-
-def affected_frame(spark: SparkSession, rows: int) -> DataFrame:
-    """One row with the number."""
-    return rows_frame(spark, AFFECTED, [(rows,)])
-
-
-PATH = StructType([StructField("path", StringType())])
-
-
-def path_frame(spark: SparkSession, places: Sequence[str]) -> DataFrame:
-    """One row for each path, as Spark spells it."""
-    return rows_frame(spark, PATH, ((location(p),) for p in places))
-
-
-DESCRIPTION = StructType([StructField("col_name", _TEXT, False), StructField("data_type", _TEXT, False), StructField("comment", _TEXT)])
-INFO = StructType([StructField("info_name", _TEXT, False), StructField("info_value", _TEXT, False)])
-PAIRS = StructType([StructField("key", _TEXT, False), StructField("value", _TEXT, False)])
-ONE_COLUMN = StructType([StructField("col_name", _TEXT, False)])
-STATEMENT = StructType([StructField("createtab_stmt", _TEXT, False)])
 
 
 def partition_types(snapshot: Snapshot) -> StructType:
