@@ -48,7 +48,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 from rowlock.conditions import ANALYSIS, ANY, NO_STATE, RUNTIME, UNSUPPORTED, Condition, named
 
@@ -397,3 +397,8 @@ class ProtocolChangedException(DeltaConcurrentModificationException):
     """The table's protocol changed."""
 
     happened = "DELTA_PROTOCOL_CHANGED"
+
+
+def refuse(statement: str, table: str | None, why: str, instead: str, condition: Condition | None = None) -> NoReturn:
+    """Raises UnsupportedFeature for a statement that Rowlock does not let pass."""
+    raise UnsupportedFeature(f"{statement} is refused: {why}. {instead}", feature=statement, access="write", table=table, condition=condition)

@@ -66,6 +66,13 @@ def _imported(tree: ast.Module, known: dict[str, Module]) -> Iterator[str]:
             yield from (n for alias in node.names if (n := alias.name.removeprefix("rowlock.")) in known)
 
 
+def names_between(found: dict[str, Module], above: str, below: str) -> set[str]:
+    """The names that the modules of one room import from another: `engines.spark.plan.Planner`; a module that is imported whole is one name."""
+    nodes = [n for m in found.values() if f"{m.name}.".startswith(f"{above}.") for n in ast.walk(m.tree) if isinstance(n, ast.ImportFrom) and n.module]
+    names = {f"{n.module}.{alias.name}".removeprefix("rowlock.") for n in nodes for alias in n.names}
+    return {name for name in names if name.startswith(f"{below}.")}
+
+
 def circles(found: dict[str, Module]) -> list[list[str]]:
     """The sets of modules that import each other, directly or through others; largest first."""
     index: dict[str, int] = {}
@@ -207,6 +214,7 @@ def main(say: Callable[[str], object] = print) -> None:
         if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.end_lineno
     ]
     say(f"\nmodules {len(found)}, functions {len(functions)}, statements {sum(statements(m.tree) for m in found.values())}")
+    say(f"names of engines/spark that api imports: {len(names_between(found, 'api', 'engines.spark'))}")
     say(f"longest module {max((len(m.path.read_text(encoding='utf-8').splitlines()), m.name) for m in found.values())}, longest function {max(functions)}")
     entered, climbs, returns = way_of_a_commit(package, found)
     rooms = Counter(name.split(".")[0] for name in entered)

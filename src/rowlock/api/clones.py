@@ -17,13 +17,14 @@ from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import Place, place_of
 from rowlock.conditions import named
 from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, ParquetTable
+from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import SparkSession, StructType
 from rowlock.engines.spark.write.conversion import folder_in, parquet_folder, partition_type
 from rowlock.exceptions import InvalidInput, TableExists, UnsupportedFeature
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.paths import is_absolute, location
+from rowlock.protocol.schema import dotted
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import shallow_clone
 
@@ -58,7 +59,7 @@ def convert(
                 userPartitionSchema=partitions.simpleString(),
             ),
         )
-    _convert(handle, listed.partition_columns, listed, {"catalogTable": f"`{SESSION_CATALOG}`.{name.quoted}"}, statistics)
+    _convert(handle, listed.partition_columns, listed, {"catalogTable": dotted(name.parts)}, statistics)
     name.point_to(listed.folder, managed=listed.managed)
     return handle
 

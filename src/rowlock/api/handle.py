@@ -18,18 +18,16 @@ from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.session import settings
-from rowlock.engines.spark.session.clouds import options_of_session, spark_root
+from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.session.settings import fixed_variables
-from rowlock.engines.spark.sql import hadoop_files
 from rowlock.engines.spark.statements.sources import Source, refresh_cached
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import auto_compaction
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema import type_name
 from rowlock.protocol.session_settings import ROWS, Work
-from rowlock.storage import hadoop
 from rowlock.storage.open import open_store
 from rowlock.transaction import transaction
 from rowlock.transaction.state import call
@@ -38,7 +36,6 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, logger, snapshot_of, state_of
 from rowlock.transaction.transaction import Planned, Table
 
-hadoop.serve(hadoop_files.open_files, options_of_session)
 Plan = Callable[[Planner, Snapshot], Planned]
 WORKS: Mapping[str, Work] = {
     "WRITE": "write",

@@ -11,12 +11,12 @@ from typing import Literal
 
 from rowlock.api.handle import Handle
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog import Name, folder_at_server, not_found, path_in_name
+from rowlock.engines.spark.catalog import Name, folder_at_server, not_found
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect import is_connect
-from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
+from rowlock.protocol.paths import path_in_name, path_of
 from rowlock.protocol.schema import dotted
 from rowlock.storage.open import check_is_folder, open_store
 

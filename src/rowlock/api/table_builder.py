@@ -12,7 +12,7 @@ from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.column_rules import check_defaults, check_generated
+from rowlock.engines.spark.catalyst.column_rules import check_columns
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType, delta_schema, parse_type, stored_field
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
@@ -330,8 +330,7 @@ class DeltaTableBuilder:
             raise SchemaMismatch(text, table=handle.path, condition=named("ALL_PARTITION_COLUMNS_NOT_ALLOWED"))
         schema = StructType(self._fields)
         check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
-        check_generated(self._session(), schema, handle.path)
-        check_defaults(self._session(), schema, handle.path)
+        check_columns(self._session(), schema, handle.path)
 
     def _check_same(self, handle: Handle) -> None:
         """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -165,3 +165,32 @@ def partition_directory(partition_values: Mapping[str, str | None]) -> str:
 
 def _hive(text: str) -> str:
     return "".join(f"%{ord(c):02X}" if c in _HIVE_ESCAPED or ord(c) < 0x20 else c for c in text)
+
+
+FORMATS = ("delta", "rowlock")
+"""Format names, and the first parts of names such as delta.`/path`, that stand for a Delta table."""
+_PATH_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]+)`\s*\Z", re.IGNORECASE)
+
+
+def path_in_name(name: str) -> str | None:
+    """The path in a name such as delta.`/tables/sales`; None for a name in the catalog."""
+    found = _PATH_NAME.match(name)
+    return found[1] if found else None
+
+
+def path_of(parts: Sequence[str]) -> str | None:
+    """The path in a name such as delta.`/path`."""
+    return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None
+
+
+def local_path(path: str) -> str:
+    """A path as Rowlock takes it: `file:` URIs of Hadoop, which are not encoded, as local paths."""
+    return "/" + path[5:].lstrip("/") if path.startswith("file:") else path
+
+
+def place_in(options: Mapping[str, str], missing: str) -> str:
+    """The path in the options of a reader or a writer.  Raises InvalidInput with the text `missing` where there is none."""
+    place = next((value for name, value in options.items() if name.lower() == "path"), "")
+    if not place:
+        raise InvalidInput(missing)
+    return local_path(place)

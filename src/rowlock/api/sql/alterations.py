@@ -7,18 +7,16 @@ from typing import Any
 
 from rowlock.api.definitions import check_new_default, field_of
 from rowlock.api.handle import Handle
+from rowlock.api.sql.own_syntax import OwnStatement
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
-from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.column_rules import check_default
 from rowlock.engines.spark.catalyst.types import parse_type
-from rowlock.engines.spark.sql.nodes import path_of
-from rowlock.engines.spark.sql.own_syntax import OwnStatement
-from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
+from rowlock.protocol.paths import local_path, path_of
 from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, creation
@@ -73,7 +71,7 @@ def drop_columns(target: Target, plan: Any) -> None:
 
 def alter_columns(target: Target, plan: Any) -> None:
     """ALTER TABLE ... ALTER COLUMN, of one column or of several in one commit: a wider type, NOT NULL, a comment, a default, FIRST and AFTER."""
-    specs = target.nodes.items(plan.specs()) if class_name(plan) == "AlterColumns" else [plan]
+    specs = target.nodes.items(plan.specs()) if target.nodes.class_name(plan) == "AlterColumns" else [plan]
     edits = [_edit(target, spec, target.head.schema) for spec in specs]
     for edit in edits:
         if edit.default is not None and len(edit.path) == 1:
@@ -136,7 +134,7 @@ def _position(target: Target, held: Any) -> Position | None:
     if found is None:
         return None
     position = found.position()
-    return Position(str(position.column())) if class_name(position) == "After" else Position()
+    return Position(str(position.column())) if target.nodes.class_name(position) == "After" else Position()
 
 
 def cluster_by(target: Target, plan: Any) -> None:
@@ -148,9 +146,9 @@ def cluster_by(target: Target, plan: Any) -> None:
 
 def add_constraint(target: Target, plan: Any) -> None:
     """ALTER TABLE ... ADD CONSTRAINT name CHECK (condition)."""
-    held = plan.checkConstraint() if class_name(plan) == "AddCheckConstraint" else plan.tableConstraint()
-    if class_name(held) != "CheckConstraint":
-        target.refuse(f"of a {class_name(held)}", "Only CHECK constraints can be added")
+    held = plan.checkConstraint() if target.nodes.class_name(plan) == "AddCheckConstraint" else plan.tableConstraint()
+    if target.nodes.class_name(held) != "CheckConstraint":
+        target.refuse(f"of a {target.nodes.class_name(held)}", "Only CHECK constraints can be added")
     name = held.userProvidedName()
     if not name:
         target.refuse("without a name", "Write ADD CONSTRAINT name CHECK (condition)")

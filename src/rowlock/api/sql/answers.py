@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.handle import Handle
@@ -24,17 +26,16 @@ from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import named as condition
 from rowlock.display import did_you_mean
-from rowlock.engines.spark.catalyst.bridge import analyzed, class_name
-from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.catalyst.bridge import analyzed
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.answers import answer, columns_of_answer
-from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
-from rowlock.engines.spark.sql.guard import Guard, refuse
+from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Nodes, marked
-from rowlock.engines.spark.sql.parsing import Replaced, has_commands, is_command, parsed
-from rowlock.engines.spark.sql.relations import Named, check_given_schema, local_path, named, partition_columns, place_in, plan_of
+from rowlock.engines.spark.sql.parsing import Named, Replaced, named, parsed
 from rowlock.engines.spark.sql.session import is_enabled, serves_delta
-from rowlock.engines.spark.sql.streams import query_id
-from rowlock.exceptions import InvalidInput, PathNotFound, TableNotFound, UnsupportedFeature
+from rowlock.engines.spark.sql.streams import query_and_run
+from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, refuse
+from rowlock.protocol.paths import local_path, place_in
 from rowlock.storage.open import open_store
 
 _OWN = "rowlock"
@@ -46,10 +47,8 @@ def is_asked(nodes: Nodes, plan: Any) -> bool:
     """Whether a command is Rowlock's to look at."""
     if serves_delta(nodes.spark):
         return True
-    kind = statements.statement_kind(plan)
-    if kind in statements.MAKES and statements.format_of(nodes, plan).lower() == _OWN:
-        return True
-    return any(_is_own(parts) for parts, _ in statements.targets(nodes, plan, kind))
+    makes = nodes.kind(plan) in statements.MAKES
+    return (makes and nodes.format_of(plan) == _OWN) or any(_is_own(parts) for parts, _ in nodes.targets(plan, makes=makes))
 
 
 def is_asked_text(spark: SparkSession, text: str) -> bool:
@@ -66,20 +65,20 @@ def is_asked_name(nodes: Nodes, node: Any) -> bool:
     """Whether what a query names is Rowlock's to read."""
     if serves_delta(nodes.spark):
         return True
-    if class_name(node) == "UnresolvedTableValuedFunction":
+    if nodes.class_name(node) == "UnresolvedTableValuedFunction":
         return False
-    return _is_own(nodes.parts(node.relation() if class_name(node) == "RelationTimeTravel" else node))
+    return _is_own(nodes.parts(node.relation() if nodes.class_name(node) == "RelationTimeTravel" else node))
 
 
-def is_write(plan: Any) -> bool:
+def is_write(nodes: Nodes, plan: Any) -> bool:
     """Whether a command writes a DataFrame by format name to delta-spark's data source."""
-    return class_name(plan) == "SaveIntoDataSourceCommand" and str(plan.dataSource().getClass().getName()) == _DELTA_SPARKS
+    return nodes.class_name(plan) == "SaveIntoDataSourceCommand" and str(plan.dataSource().getClass().getName()) == _DELTA_SPARKS
 
 
 def write_of(nodes: Nodes, plan: Any) -> tuple[str, dict[str, str], DataFrame]:
     """The mode, the options and the rows of such a write."""
     held = plan.options()
-    options = held.originalMap() if class_name(held) == "CaseInsensitiveMap" else held
+    options = held.originalMap() if nodes.class_name(held) == "CaseInsensitiveMap" else held
     return str(plan.mode().name()), {str(k): str(v) for k, v in nodes.mapping(options).items()}, nodes.frame(plan.query())
 
 
@@ -99,22 +98,21 @@ def run_text(spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | 
     if is_enabled(spark) and part_of is None:
         return spark.sql(text, args)
     plan = parsed(nodes, text, args)
-    if not is_command(nodes, plan):
-        if class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
+    if not nodes.is_command(plan):
+        if nodes.class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
             for each in nodes.items(plan.children()):
                 statements.carry_out(nodes, each)
             return answer(spark)
-        if has_commands(nodes, plan):
+        if nodes.has_commands(plan):
             refuse("Several statements in one", None, "Rowlock carries out one statement at a time", "Write them one by one")
         return nodes.frame(plan)
-    name = str(plan.getClass().getName())
-    if part_of is not None and statements.statement_kind(plan) not in _WITHIN:
-        raise _not_within(statement_name(name))
+    if part_of is not None and nodes.kind(plan) not in _WITHIN:
+        raise _not_within(nodes.statement_name(plan))
     if statements.answer_of(nodes, plan, True) is not None:
         return _answered(spark, statements.carry_out(nodes, plan))
-    if name in HARMLESS and class_name(plan) not in ("CompoundBody", "ExplainCommand", "CreateView", "CacheTableAsSelect"):
+    if nodes.is_harmless(plan, on_delta=False) and nodes.class_name(plan) not in ("CompoundBody", "ExplainCommand", "CreateView", "CacheTableAsSelect"):
         return spark.sql(text, args)
-    refuse(statement_name(name), None, "rowlock.sql runs queries, and statements on Delta tables", "Use spark.sql")
+    refuse(nodes.statement_name(plan), None, "rowlock.sql runs queries, and statements on Delta tables", "Use spark.sql")
 
 
 _WITHIN = frozenset(("UpdateTable", "DeleteFromTable", "MergeIntoTable", "InsertIntoStatement"))
@@ -136,7 +134,7 @@ def _plan(nodes: Replaced, node: Any, part_of: Callable[[str], DeltaTransaction]
     if found is None:
         return None
     plain = found.version is None and found.timestamp is None and not found.changes
-    return plan_of(part_of(found.path).toDF() if part_of is not None and plain else frame_of_named(nodes.spark, found), found.name)
+    return analyzed((part_of(found.path).toDF() if part_of is not None and plain else frame_of_named(nodes.spark, found)).alias(found.name))
 
 
 _OF_SPARK = frozenset(("checkpointlocation", "queryname"))
@@ -162,7 +160,7 @@ def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict
     how: dict[str, Any] = (
         {"mode": "overwrite", "partition_overwrite_mode": None if arguments.get("overwrite_schema") else "static"} if mode == "Complete" else {}
     )
-    frames.write(rows, path, partition_by=partition_by, app_id=query_id(spark), app_version=int(number), **how, **arguments)
+    frames.write(rows, path, partition_by=partition_by, app_id=query_and_run(spark, path)[0], app_version=int(number), **how, **arguments)
 
 
 def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
@@ -187,9 +185,9 @@ def claim(spark: SparkSession, plan: Any, top: bool) -> Any:
     nodes = Nodes(spark)
     if not is_asked(nodes, plan):
         return None
-    if top and is_write(plan):
+    if top and is_write(nodes, plan):
         return nodes.jvm_type(columns_of_answer(""))
-    with no_table_is_no_path(class_name(plan)):
+    with no_table_is_no_path(nodes.class_name(plan)):
         columns = statements.answer_of(nodes, plan, top)
     return None if columns is None else nodes.jvm_type(columns)
 
@@ -205,10 +203,10 @@ def carry_out(spark: SparkSession, what: Any) -> DataFrame | None:
     """Carries out a claimed statement: a plan, or a text."""
     nodes = Nodes(spark)
     if not isinstance(what, str):
-        if is_write(what):
+        if is_write(nodes, what):
             save(spark, *write_of(nodes, what))
             return None
-        with no_table_is_no_path(class_name(what)):
+        with no_table_is_no_path(nodes.class_name(what)):
             return statements.carry_out(nodes, what)
     statement = statements.own_statement(nodes, what)
     if statement is None:
@@ -229,27 +227,42 @@ def read(spark: SparkSession, options: dict[str, str], schema: str | None) -> An
         raise InvalidInput('Say where the table is: spark.read.format("rowlock").load("/path/of/table")')
     path = local_path(given["path"])
     frame = frame_of(spark, path, given)
-    check_given_schema(schema, frame, path)
+    _check_given_schema(schema, frame, path)
     return analyzed(frame)
+
+
+def _check_given_schema(given: str | None, frame: DataFrame, table: str) -> None:
+    """Raises SchemaMismatch where a caller says that a table has other columns than it has; the catalog's entries say none."""
+    if given is None:
+        return
+    wanted = StructType.fromJson(orjson.loads(given))
+    if wanted.fields and [(f.name.lower(), f.dataType) for f in wanted.fields] != [(f.name.lower(), f.dataType) for f in frame.schema.fields]:
+        raise SchemaMismatch(f"The table's columns are {frame.schema.simpleString()}, not {wanted.simpleString()}: leave schema() out", table=table)
 
 
 def relation(spark: SparkSession, node: Any) -> Any:
     """The plan of an older version of a table, or of one named by its path; None where the node names no Delta table."""
     nodes = Nodes(spark)
     found = named(nodes, node) if is_asked_name(nodes, node) else None
-    if found is not None and class_name(node) == "UnresolvedRelation" and node.isStreaming():
-        return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
+    if found is not None and nodes.class_name(node) == "UnresolvedRelation" and node.isStreaming():
+        return analyzed(spark.readStream.format("rowlock").options(**found.options).load(found.path).alias(found.name))
     if found is None:
         return None
     with no_table_is_no_path("table_changes" if found.changes else "UpdateTable"):
-        return plan_of(frame_of_named(spark, found), found.name)
+        return analyzed(frame_of_named(spark, found).alias(found.name))
 
 
 def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
     """Writes a DataFrame by format name."""
     path = place_in(options, 'Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
     arguments = write_arguments(options, path)
-    frames.write(rows, path, mode=_MODES[mode], partition_by=partition_columns(options), **arguments)  # type: ignore[arg-type]
+    frames.write(rows, path, mode=_MODES[mode], partition_by=_partition_columns(options), **arguments)  # type: ignore[arg-type]
+
+
+def _partition_columns(options: dict[str, str]) -> list[str]:
+    """The columns of `partitionBy`, which Spark hands over among the options."""
+    held = options.get("__partition_columns")
+    return [str(c) for c in orjson.loads(held)] if held else []
 
 
 def stream_columns(spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:

@@ -11,7 +11,6 @@ from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructT
 from rowlock.engines.spark.frames.answers import answer, partition_types
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.insert import partition_literal
-from rowlock.engines.spark.sql.nodes import has_method, path_of
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.char_varchar import KEY
@@ -19,13 +18,14 @@ from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import CURRENT_DEFAULT, EXPLICIT, GENERATION_EXPRESSION, START, STEP
 from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.paths import path_of
 from rowlock.protocol.properties import validate_properties
 from rowlock.protocol.schema import dotted
 
 
 def describe(target: Target, plan: Any) -> DataFrame:
     """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned, and with EXTENDED what else is known."""
-    if has_method(plan, "partitionSpec") and not plan.partitionSpec().isEmpty():  # a command of its own since Spark 4.2
+    if target.nodes.has_method(plan, "partitionSpec") and not plan.partitionSpec().isEmpty():  # a command of its own since Spark 4.2
         target.refuse("of a partition", "Use DESCRIBE TABLE, or SHOW PARTITIONS")
     snapshot = target.head
     columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in table_schema(snapshot).fields}

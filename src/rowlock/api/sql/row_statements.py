@@ -15,12 +15,9 @@ from rowlock.api.overwrites import is_dynamic
 from rowlock.api.sql.target import Target, check_given, evolves, fitted, write_arguments
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.analysis import DEFAULT
-from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
 from rowlock.engines.spark.frames.answers import answer
-from rowlock.engines.spark.sql.insert import is_default, partition_literal, refuse_options_of_client, with_defaults
-from rowlock.engines.spark.sql.nodes import has_method
+from rowlock.engines.spark.sql.insert import partition_literal, query_of
 from rowlock.engines.spark.sql.parsing import ScalarSubqueries
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
@@ -59,7 +56,7 @@ def merge(target: Target, plan: Any) -> DataFrame:
     source, on = nodes.frame(plan.sourceTable()), _expression(target, plan.mergeCondition(), "MERGE condition")
 
     def clause(action: Any) -> Clause:
-        condition, name = _condition(target, action.condition()), class_name(action)  # DeleteAction, UpdateAction, InsertStarAction, ...
+        condition, name = _condition(target, action.condition()), target.nodes.class_name(action)  # DeleteAction, UpdateAction, InsertStarAction, ...
         kind, whole = name.removesuffix("Action").removesuffix("Star").lower(), name.endswith("StarAction")
         assigned = None if kind == "delete" or whole else _assignments(target, action.assignments(), values)
         return Clause(kind, condition, assigned, all_columns=whole)
@@ -75,13 +72,12 @@ def merge(target: Target, plan: Any) -> DataFrame:
 def insert(target: Target, plan: Any) -> None:
     """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions; anew where columns were renamed meanwhile."""
     nodes = target.nodes
-    refuse_options_of_client(target.spark, target.path)
-    if has_method(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
+    if nodes.has_method(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
         target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
-    evolving = (has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())) or evolves({})
+    evolving = (nodes.has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())) or evolves({})
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
-    rows = nodes.frame(with_defaults(nodes, plan, target.handle.state.refresh))
+    rows = nodes.frame(query_of(nodes, plan, target.path, target.handle.state.refresh))
     spec = nodes.mapping(plan.partitionSpec())
     table = target.table().toDF()
     partitions = {c.lower() for c in target.head.partition_columns}
@@ -152,7 +148,7 @@ def overwrite_partitions(target: Target, plan: Any) -> None:
 
 def _rows(target: Target, plan: Any, evolving: bool) -> DataFrame:
     rows = target.nodes.frame(plan.query())
-    if has_method(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
+    if target.nodes.has_method(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
         target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
     columns = target.table().toDF().columns
     names = list(rows.columns) if plan.isByName() else [*columns, *rows.columns[len(columns) :]] if evolving else columns
@@ -198,5 +194,5 @@ def _assignments(target: Target, assignments: Any, values: ScalarSubqueries) -> 
                 f"The statement sets {key} twice", table=target.folder, condition=named("DELTA_CONFLICT_SET_COLUMN", columnList=f"[{key}, {key}]")
             )
         value = values.computed(a.value())
-        out[key] = DEFAULT if is_default(value) else _expression(target, value, "value, but for one that names no column of its rows")
+        out[key] = target.nodes.default(value) or _expression(target, value, "value, but for one that names no column of its rows")
     return out

@@ -1,27 +1,33 @@
 """Maps each SQL statement on a Delta table to the function that carries it out; any other statement on one is refused by name.
+And carries out Delta's own: OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY and DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE, SYNC IDENTITY.
 
 A statement on a Delta table that is in no list here is refused (I9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
-from rowlock.api.handle import Handle, session_commits
-from rowlock.api.sql import alterations, descriptions, row_statements, table_statements, upkeep_statements
+from rowlock.api.clones import clone_name, clone_to, convert as convert_to_delta, parquet_files
+from rowlock.api.handle import Handle, Receipts, session_commits
+from rowlock.api.placement import open_by_name, place_named
+from rowlock.api.sql import alterations, descriptions, own_syntax, row_statements, table_statements
+from rowlock.api.sql.own_syntax import OwnStatement
 from rowlock.api.sql.target import Target
-from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
-from rowlock.engines.spark.catalyst.bridge import class_name
+from rowlock.conditions import named
+from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.catalyst.versions import Version, version_of
-from rowlock.engines.spark.frames.answers import columns_of_answer
-from rowlock.engines.spark.sql import own_syntax
-from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
-from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
-from rowlock.engines.spark.sql.own_syntax import OwnStatement
-from rowlock.exceptions import TableNotFound
+from rowlock.engines.spark.catalyst.versions import has_constraints
+from rowlock.engines.spark.frames.answers import answer, columns_of_answer, counts_frame
+from rowlock.engines.spark.frames.reading import files_of
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.parsing import parsed
+from rowlock.engines.spark.sql.session import is_enabled
+from rowlock.exceptions import InvalidInput, TableNotFound, refuse
+from rowlock.protocol.paths import join, location, path_of
+from rowlock.protocol.schema import dotted
+from rowlock.storage.store import ObjectMeta
 
 Run = Callable[[Target, Any], DataFrame | None]
 
@@ -75,37 +81,21 @@ HANDLED = _BY_TABLE | _BY_NAME
 _INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTable has the same as methods"
 
 
-def statement_kind(plan: Any) -> str:
-    """The class of a statement's plan, by which HANDLED lists it."""
-    return kind_of(str(plan.getClass().getName()))
-
-
 def target_of(nodes: Nodes, plan: Any) -> Target | None:
     """The Delta table that a command is on, or is about to make; None for a command on something else.  Raises UnsupportedFeature."""
-    name = str(plan.getClass().getName())
-    kind = kind_of(name)
-    if name in HARMLESS and name not in NOT_ANSWERED and kind not in HANDLED:
+    kind, name = nodes.kind(plan), nodes.statement_name(plan)
+    if kind not in HANDLED and nodes.is_harmless(plan, on_delta=True):
         return None
     if kind == "DropNamespace":
-        return _schema_of(nodes, plan, statement_name(name))
-    for parts, alias in targets(nodes, plan, kind):
+        schema = nodes.dropped_schema(plan)
+        return None if schema is None else Target(nodes, name, (schema,), None)
+    for parts, alias in nodes.targets(plan, makes=kind in MAKES):
         folder = nodes.folder(parts)
-        if folder is not None or (kind in _BY_NAME and _makes_delta(nodes, plan, kind)):
-            return Target(nodes, statement_name(name), tuple(parts), folder, alias)
+        if folder is not None or (kind in MAKES and nodes.makes_delta(plan)):
+            return Target(nodes, name, tuple(parts), folder, alias)
         if kind in _OF_ROWS and nodes.is_view(parts):
-            return _through_view(nodes, statement_name(name), parts, alias)
+            return _through_view(nodes, name, parts, alias)
     return None
-
-
-def _schema_of(nodes: Nodes, plan: Any, statement: str) -> Target | None:
-    """The schema that DROP SCHEMA ... CASCADE is on, as a target without a folder; None where it holds no Delta table, or Spark will not drop it."""
-    parts = nodes.parts(plan.namespace())
-    if parts is None or not plan.cascade() or parts[-1].lower() == "default":
-        return None
-    catalog = parts[0] if len(parts) > 1 else nodes.spark.catalog.currentCatalog()
-    if len(parts) > 2 or catalog.lower() != SESSION_CATALOG or not nodes.spark._jsparkSession.sessionState().catalog().databaseExists(parts[-1]):
-        return None
-    return Target(nodes, statement, (parts[-1],), None) if delta_tables(nodes.spark, parts[-1]) else None
 
 
 def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | None) -> Target:
@@ -120,47 +110,12 @@ def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | N
     return Target(nodes, statement, tuple(parts), folder, alias or parts[-1])
 
 
-def targets(nodes: Nodes, plan: Any, kind: str) -> list[tuple[list[str], str | None]]:
-    """The names (their parts, and an alias) of what a command changes: never those in its query."""
-    if kind == "SaveAsV1TableCommand":
-        return [(nodes.saved_name(plan), None)] if nodes.query(plan) is not None else []
-    if kind == "CreateTableLike":
-        name = nodes.like_of(plan).name
-        return [] if name is None else [(name, None)]
-    if kind == "MergeIntoTable":
-        found = [plan.targetTable()]
-    elif kind == "AddCheckConstraint":
-        found = [plan.child().child()]
-    elif kind in _BY_NAME:
-        found = [plan.name()]
-    elif kind in ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic", "UpdateTable", "DeleteFromTable"):
-        found = [plan.table()]
-    else:
-        found = [c for c in nodes.items(plan.children()) if class_name(c) in ("UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier")]
-    return [(parts, nodes.without_alias(node)[1]) for node in found if (parts := nodes.parts(node)) is not None]
-
-
-def _makes_delta(nodes: Nodes, plan: Any, kind: str) -> bool:
-    """Whether a statement that makes a table makes a Delta table, or one like a Delta table."""
-    if kind == "CreateTableLike":
-        return nodes.folder(nodes.like_of(plan).source) is not None or format_of(nodes, plan).lower() in FORMATS
-    return format_of(nodes, plan).lower() in FORMATS
-
-
-def format_of(nodes: Nodes, plan: Any) -> str:
-    """The format of the table that a statement in MAKES makes, as far as it or the session says one."""
-    kind = statement_kind(plan)
-    if kind == "CreateTableLike":
-        return str(nodes.option(plan.provider()) or "")
-    return str((nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else nodes.provider_of(plan)) or "")
-
-
 def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
     """The columns of what a command returns if Rowlock carries it out; None leaves it to Spark.  Raises UnsupportedFeature for what is refused."""
     target = target_of(nodes, plan)
     if target is None:
         return None
-    kind = statement_kind(plan)
+    kind = nodes.kind(plan)
     if kind not in HANDLED:
         refuse(target.statement, target.folder, f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement", _INSTEAD)
     if not top:
@@ -173,7 +128,7 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     target = target_of(nodes, plan)
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
-    work = HANDLED[statement_kind(plan)]
+    work = HANDLED[nodes.kind(plan)]
     with target.handle.commits("alter") if work.__module__ == alterations.__name__ else session_commits(nodes.spark):
         return work(target, plan)
 
@@ -183,7 +138,7 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
 
 def parsed_own(spark: SparkSession, text: str) -> OwnStatement | None:
     """The statement in a text that the session's Spark has no grammar for.  Raises InvalidInput, UnsupportedFeature."""
-    return own_syntax.parse(text, constraints=not (version_of(spark.version) or Version()).constraints)
+    return own_syntax.parse(text, constraints=not has_constraints(spark.version))
 
 
 def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
@@ -192,7 +147,7 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
     if found is None:
         return None
     named: Any = found.values["source"] if found.kind == "CLONE" else found.table
-    if found.kind != "CONVERT" and not (found.kind == "CLONE" and upkeep_statements.is_parquet(nodes.spark, named)) and nodes.folder(named) is None:
+    if found.kind != "CONVERT" and not (found.kind == "CLONE" and _is_parquet(nodes.spark, named)) and nodes.folder(named) is None:
         raise nodes.not_found(named, found.kind)
     return found
 
@@ -201,10 +156,109 @@ def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
     """Runs one of Delta's own statements."""
     if statement.kind in ("CONVERT", "CLONE"):
         with session_commits(nodes.spark):
-            return (upkeep_statements.convert if statement.kind == "CONVERT" else upkeep_statements.clone)(nodes.spark, statement)
+            return (_convert if statement.kind == "CONVERT" else _clone)(nodes.spark, statement)
     target = Target(nodes, statement.kind, statement.table, nodes.folder(statement.table))
     if statement.kind.endswith(" CONSTRAINT"):
         with target.handle.commits("alter"):
             alterations.own_constraint(target, statement)
         return None
-    return upkeep_statements.run(target, statement)
+    return _run_own(target, statement)
+
+
+_SHOWN_FILES = 1000
+"""How many files VACUUM DRY RUN shows at most, as delta-spark does."""
+
+
+def _run_own(target: Target, statement: OwnStatement) -> DataFrame | None:
+    """Carries out a statement on the table that it names."""
+    table, values = target.table(), statement.values
+    if statement.kind == "OPTIMIZE":
+        builder = table.optimize()
+        if "where" in values:
+            builder = builder.where(str(values["where"]))
+        columns: Any = values.get("z_order")
+        return builder.executeZOrderBy(columns) if columns else builder._compact(full=bool(values.get("full")))
+    if statement.kind == "REORG":
+        optimizing = table.optimize()
+        return (optimizing.where(str(values["where"])) if "where" in values else optimizing)._purge()
+    if statement.kind == "VACUUM":
+        hours: Any = values.get("hours")
+        listed = _inventory(target, values["inventory"]) if "inventory" in values else None
+        done = table._vacuumed(hours, dry_run=bool(values.get("dry_run")), only_known=bool(values.get("lite")), inventory=listed)
+        places = [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if values.get("dry_run") else [target.path]
+        return answer(target.spark, "VACUUM", [(location(place),) for place in places])
+    if statement.kind == "HISTORY":
+        limit: Any = values.get("limit")
+        return table.history(limit)
+    if statement.kind == "DETAIL":
+        return table.detail()
+    if statement.kind == "RESTORE":
+        version: Any = values.get("version")
+        return table.restoreToTimestamp(str(values["timestamp"])) if version is None else table.restoreToVersion(version)
+    if statement.kind == "SYNC IDENTITY":
+        table.syncIdentity(str(values["column"]))
+        return None
+    if statement.kind == "DROP FEATURE":
+        table.dropFeatureSupport(str(values["feature"]), True if values["truncate"] else None)
+        return None
+    assert statement.kind == "GENERATE", statement.kind
+    table.generate(values["mode"])  # type: ignore[arg-type]
+    return None
+
+
+def _inventory(target: Target, given: object) -> list[ObjectMeta]:
+    """The files of an inventory, a query or the parts of a table's name, that lie in the table's folder.  Raises InvalidInput for other columns."""
+    nodes = target.nodes
+    query = given if isinstance(given, str) else "SELECT * FROM " + dotted(cast(Sequence[str], given))
+    rows = target.spark.sql(query) if is_enabled(target.spark) else nodes.frame(parsed(nodes, query, None))
+    return files_of(rows, location(target.path), target.path)
+
+
+def _convert(spark: SparkSession, statement: OwnStatement) -> None:
+    """CONVERT TO DELTA parquet.`/path`, or of a Parquet table in the catalog, [NO STATISTICS] [PARTITIONED BY (columns)]."""
+    convert_to_delta(spark, dotted(statement.table), statement.values.get("partitions"), statistics=not statement.values.get("no_statistics"))
+
+
+def _is_parquet(spark: SparkSession, parts: Sequence[str]) -> bool:
+    """Whether a name is that of a folder of Parquet files, such as parquet.`/path`, or of a Parquet table in the catalog."""
+    return _is_parquet_folder(parts) or (path_of(parts) is None and Name(spark, dotted(parts)).is_parquet)
+
+
+def _is_parquet_folder(parts: Sequence[str]) -> bool:
+    return len(parts) == 2 and parts[0].lower() == "parquet"
+
+
+def _parquet(spark: SparkSession, parts: Sequence[str]) -> tuple[Handle, ParquetTable | None]:
+    """A folder of Parquet files, and what the catalog holds of it where it was named by its name there."""
+    if _is_parquet_folder(parts):
+        return Handle(spark, parts[1]), None
+    name = Name(spark, dotted(parts))
+    listed = name.parquet()
+    return Handle(spark, listed.folder, name=str(name)), listed
+
+
+def _clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
+    """CREATE TABLE target SHALLOW CLONE source, which answers with delta-spark's metrics."""
+    values: Any = statement.values
+    parquet, path = _is_parquet(spark, values["source"]), path_of(values["source"])
+    listed: ParquetTable | None = None
+    if parquet:
+        source, listed = _parquet(spark, values["source"])
+    else:
+        source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(values["source"]))
+    place = place_named(spark, statement.table, values.get("location"))
+    if values["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
+        return counts_frame(spark, "CLONE", {})
+    receipts = Receipts()
+    if parquet and ("timestamp" in values or "version" in values or source.state.log.exists()):
+        raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
+    if parquet:
+        snapshot = parquet_files(source, StructType() if listed is None else listed.partition_columns, listed)
+    else:
+        snapshot = source.at(values.get("version"), values.get("timestamp"))
+    if values["mode"] == "replace" and not place.has_log:
+        missing = named("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=dotted(statement.table))
+        raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)
+    name = f"parquet.`{location(source.path)}`" if parquet and listed is None else clone_name(source)
+    clone_to(place, snapshot, name=name, replaces=values["mode"] in ("replace", "createOrReplace"), properties=values.get("properties", {}), receipts=receipts)
+    return counts_frame(spark, "CLONE", receipts.last.metrics if receipts.last is not None else {})

@@ -18,15 +18,15 @@ from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
 from rowlock.engines.spark import catalog
-from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.sql.guard import Guard
-from rowlock.engines.spark.sql.nodes import FORMATS, Spec, path_of
+from rowlock.engines.spark.sql.nodes import Spec
 from rowlock.engines.spark.statements.sources import refresh_cached
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK
+from rowlock.protocol.paths import FORMATS, path_of
 from rowlock.protocol.schema import TYPE_CHANGES, column_name, dotted
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
@@ -227,7 +227,7 @@ def drop(target: Target, plan: Any) -> None:
     """DROP TABLE: the name, and the folder of a managed table with it."""
     if path_of(target.parts) is not None:
         target.refuse("of a path", "A table without a name has nothing to drop: delete its folder yourself")
-    assert class_name(plan) == "DropTable"
+    assert target.nodes.class_name(plan) == "DropTable"
     catalog.Name(target.spark, dotted(target.parts)).drop(purge=bool(plan.purge()))
 
 

@@ -15,18 +15,18 @@ from rowlock.api.row_writes import widened_metadata
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import Condition, named
 from rowlock.display import count, did_you_mean
-from rowlock.engines.spark.catalog import SESSION_CATALOG, Name
+from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.frames.reading import relabelled
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.insert import assigned
-from rowlock.engines.spark.sql.nodes import Nodes, path_of
-from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature, refuse
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
+from rowlock.protocol.paths import path_of
 from rowlock.protocol.schema import dotted, quote, unresolved_column
 from rowlock.transaction.state.call import settings
 
@@ -92,8 +92,7 @@ class Target:
         """The name with its schema and its catalog, by which expressions may call the table without an alias."""
         if path_of(self.parts) is not None:
             return TableName.of(self.parts)
-        name = Name(self.spark, dotted(self.parts))
-        return TableName.of((SESSION_CATALOG, name.database, name.table))
+        return TableName.of(Name(self.spark, dotted(self.parts)).parts)
 
     def refuse(self, what: str, instead: str, condition: Condition | None = None) -> None:
         """Raises UnsupportedFeature for a form of the statement that Rowlock has not."""

@@ -25,12 +25,11 @@ from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.reading import columns_of_stream, relabelled, same_columns
 from rowlock.engines.spark.session.settings import settings_of
-from rowlock.engines.spark.sql.relations import place_in
 from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern
 from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
-from rowlock.protocol.paths import encode
+from rowlock.protocol.paths import encode, place_in
 
 _numbers = itertools.count(1)
 _open: dict[str, TableStream] = {}

@@ -24,15 +24,9 @@ from rowlock.protocol.paths import canonical, decode, join
 from rowlock.protocol.schema import dotted
 
 SESSION_CATALOG = "spark_catalog"
-_PATH_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]+)`\s*\Z", re.IGNORECASE)
+_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]+)`\s*\Z", re.IGNORECASE)
 _NAME = re.compile(r"\s*(`([^`]|``)+`|\w+)(\s*\.\s*(`([^`]|``)+`|\w+)){0,2}\s*\Z")
 _PLAIN = re.compile(r"\w+\Z", re.ASCII)
-
-
-def path_in_name(name: str) -> str | None:
-    """The path in a name such as delta.`/tables/sales`; None for a name in the catalog."""
-    found = _PATH_NAME.match(name)
-    return found[1] if found else None
 
 
 def folder_at_server(spark: SparkSession, name: str) -> str:
@@ -89,7 +83,12 @@ class Name:
         self._identifier = parser.parseTableIdentifier(dotted((self.database, self.table)))
 
     def __str__(self) -> str:
-        return f"{SESSION_CATALOG}.{self.database}.{self.table}"
+        return ".".join(self.parts)
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The whole name: catalog, schema, table."""
+        return SESSION_CATALOG, self.database, self.table
 
     @property
     def quoted(self) -> str:

@@ -22,6 +22,8 @@ from rowlock.engines.spark.catalyst.errors import missing_files_named
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.session.clouds import options_of_session
+from rowlock.engines.spark.sql.hadoop_files import open_files
 from rowlock.engines.spark.statements.append import append_blocks, conform
 from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
 from rowlock.engines.spark.statements.passage import Passage
@@ -34,8 +36,11 @@ from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.column_values import Identity
 from rowlock.protocol.deletion_vector import bitmap_of
+from rowlock.storage import hadoop
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import SharedState
+
+hadoop.serve(open_files, options_of_session)
 
 
 class SparkEngine:

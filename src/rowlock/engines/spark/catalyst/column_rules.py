@@ -26,7 +26,19 @@ _DEPENDS_ON_SESSION = frozenset({
 """Expressions that Spark calls deterministic although their value depends on the session, the time or the file."""
 
 
-def check_generated(spark: SparkSession, schema: StructType, table: str) -> None:
+def check_columns(spark: SparkSession, schema: StructType, table: str) -> None:
+    """Raises InvalidInput for a generated column or a default that Spark or delta-spark would refuse, Spark's ParseException for what is no expression."""
+    _check_generated(spark, schema, table)
+    for field in schema.fields:
+        if (text := field.metadata.get(CURRENT_DEFAULT)) is not None:
+            if GENERATION_EXPRESSION in field.metadata:
+                raise _bad(field.name, str(text), "the column is generated from others", "GENERATED_COLUMN_WITH_DEFAULT_VALUE", table)
+            if START in field.metadata:
+                raise _bad(field.name, str(text), "the column is an identity column", "IDENTITY_COLUMN_WITH_DEFAULT_VALUE", table)
+            check_default(spark, field.name, field.dataType, str(text), table)
+
+
+def _check_generated(spark: SparkSession, schema: StructType, table: str) -> None:
     """Raises InvalidInput for a generated column that delta-spark would refuse, Spark's ParseException for what is no expression."""
     generated = [f for f in schema.fields if GENERATION_EXPRESSION in f.metadata]
     if not generated:
@@ -101,17 +113,6 @@ def _expressions(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:
 def default_value(text: str | None, type_: DataType) -> Column:
     """A default as a value of the column's type; null for None."""
     return F.lit(None).cast(type_) if text is None else F.expr(text).cast(type_)
-
-
-def check_defaults(spark: SparkSession, schema: StructType, table: str) -> None:
-    """Raises InvalidInput for a column's default that Spark or delta-spark would refuse, Spark's ParseException for what is no expression."""
-    for field in schema.fields:
-        if (text := field.metadata.get(CURRENT_DEFAULT)) is not None:
-            if GENERATION_EXPRESSION in field.metadata:
-                raise _bad(field.name, str(text), "the column is generated from others", "GENERATED_COLUMN_WITH_DEFAULT_VALUE", table)
-            if START in field.metadata:
-                raise _bad(field.name, str(text), "the column is an identity column", "IDENTITY_COLUMN_WITH_DEFAULT_VALUE", table)
-            check_default(spark, field.name, field.dataType, str(text), table)
 
 
 def check_default(spark: SparkSession, name: str, type_: DataType, text: str, table: str) -> None:

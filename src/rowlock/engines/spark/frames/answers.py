@@ -125,12 +125,16 @@ _METRICS = _struct(
 _OPTIMIZED = _struct({"path": StringType(), "metrics": _METRICS})
 
 
+def _counts(names: str) -> StructType:
+    return _numbers(*names.split(), nullable=True)
+
+
 _PATH = _columns({"path": _TEXT})
-_AFFECTED = _columns({"num_affected_rows": _LONG})
+_AFFECTED = _counts("num_affected_rows")
 _COLUMNS: Mapping[str, StructType] = {
     "UpdateTable": _AFFECTED,
     "DeleteFromTable": _AFFECTED,
-    "MergeIntoTable": _columns(dict.fromkeys(("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows"), _LONG)),
+    "MergeIntoTable": _counts("num_affected_rows num_updated_rows num_deleted_rows num_inserted_rows"),
     "DescribeRelation": _columns({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, ("comment",)),
     "DescribeColumn": _columns({"info_name": _TEXT, "info_value": _TEXT}, ()),
     "ShowTableProperties": _columns({"key": _TEXT, "value": _TEXT}, ()),
@@ -141,32 +145,8 @@ _COLUMNS: Mapping[str, StructType] = {
     "VACUUM": _PATH,
     "HISTORY": _HISTORY,
     "DETAIL": _DETAIL,
-    "RESTORE": _columns(
-        dict.fromkeys(
-            (
-                "table_size_after_restore",
-                "num_of_files_after_restore",
-                "num_removed_files",
-                "num_restored_files",
-                "removed_files_size",
-                "restored_files_size",
-            ),
-            _LONG,
-        )
-    ),
-    "CLONE": _columns(
-        dict.fromkeys(
-            (
-                "source_table_size",
-                "source_num_of_files",
-                "num_removed_files",
-                "num_copied_files",
-                "removed_files_size",
-                "copied_files_size",
-            ),
-            _LONG,
-        )
-    ),
+    "RESTORE": _counts("table_size_after_restore num_of_files_after_restore num_removed_files num_restored_files removed_files_size restored_files_size"),
+    "CLONE": _counts("source_table_size source_num_of_files num_removed_files num_copied_files removed_files_size copied_files_size"),
 }
 """The columns of what each statement answers, by the class of its plan or the kind of Delta's own; the others answer nothing."""
 

@@ -11,19 +11,18 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from rowlock.conditions import Condition
 from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
-from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
-from rowlock.exceptions import UnsupportedFeature
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.exceptions import refuse
 from rowlock.protocol.names import LOG_DIRECTORY
-from rowlock.protocol.paths import decode
+from rowlock.protocol.paths import FORMATS, decode
 from rowlock.protocol.schema import dotted
 
 SINK_LOG = "_spark_metadata"
@@ -99,11 +98,6 @@ class Found:
     text: str
     folder: str | None = None
     delta: bool = False
-
-
-def refuse(statement: str, table: str | None, why: str, instead: str, condition: Condition | None = None) -> NoReturn:
-    """Raises UnsupportedFeature for a statement that Rowlock does not let pass."""
-    raise UnsupportedFeature(f"{statement} is refused: {why}. {instead}", feature=statement, access="write", table=table, condition=condition)
 
 
 class Guard:

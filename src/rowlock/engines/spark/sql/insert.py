@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, MapT
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, fields_by_name, nullable
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, fields_by_name, nullable
 from rowlock.engines.spark.catalyst.types import store_policy
 from rowlock.engines.spark.read.scan import empty_frame, table_schema
 from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
@@ -46,13 +46,12 @@ def partition_literal(table: DataFrame, name: str, value: str | None, path: str,
     return literal, F.col(quote(field.name)).eqNullSafe(literal)
 
 
-def is_default(expression: JavaObject) -> bool:
-    """Whether an expression is the word DEFAULT, as Spark reads it whether or not a column has this name."""
-    return class_name(expression) == "UnresolvedAttribute" and [str(p).upper() for p in expression.nameParts().mkString("\n").split("\n")] == [DEFAULT]
+def query_of(nodes: Nodes, insert: JavaObject, path: str, newest: Callable[[], Snapshot]) -> JavaObject:
+    """The query of an INSERT with the word DEFAULT replaced by the default of the column that it is for; null where it has none.
 
-
-def with_defaults(nodes: Nodes, insert: JavaObject, newest: Callable[[], Snapshot]) -> JavaObject:
-    """The query of an INSERT with the word DEFAULT replaced by the default of the column that it is for; null where it has none."""
+    Raises UnsupportedFeature where the INSERT is the `insertInto` of a client of a Connect server, with options.
+    """
+    _refuse_options_of_client(nodes.spark, path)
     if DEFAULT not in str(insert.query().toString()).upper():
         return insert.query()
     relation = analyzed(empty_frame(nodes.spark, table_schema(newest())))
@@ -176,7 +175,7 @@ def _options(writer: DataFrameWriter, spark: SparkSession) -> list[str]:
     return sorted(n for n in names if n.lower() not in _HARMLESS)
 
 
-def refuse_options_of_client(spark: SparkSession, table: str) -> None:
+def _refuse_options_of_client(spark: SparkSession, table: str) -> None:
     """Raises UnsupportedFeature where the INSERT that this thread runs is the `insertInto` of a client of a Connect server, with options."""
     tags = str(spark.sparkContext.getLocalProperty(_TAGS) or "").split(",")
     if not any(tag.startswith(_OF_CONNECT) for tag in tags):

@@ -15,16 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, not_found
+from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, delta_tables, not_found
+from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, entries
 from rowlock.engines.spark.catalyst.types import char_is_varchar, parse_type
+from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
 from rowlock.protocol.char_varchar import KEY, as_varchar
+from rowlock.protocol.paths import FORMATS, path_of
 from rowlock.protocol.schema import ColumnPath, dotted
 
-FORMATS = ("delta", "rowlock")
-"""Format names, and the first parts of names such as delta.`/path`, that stand for a Delta table."""
+_ON_TABLE = ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic", "UpdateTable", "DeleteFromTable")
 _NAMED = ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier", "UnresolvedNamespace")
+
+
+def has_method(node: JavaObject, method: str) -> bool:
+    """Whether a JVM object has a method: what a statement can say differs between versions of Spark."""
+    return any(str(m.getName()) == method for m in node.getClass().getMethods())
 
 
 class Nodes:
@@ -126,6 +133,79 @@ class Nodes:
             return False
         return entry is not None and entry.kind == "a view"
 
+    # ---- which statement it is, and on what -------------------------------------------------
+
+    class_name, has_method = staticmethod(class_name), staticmethod(has_method)
+
+    def kind(self, plan: JavaObject) -> str:
+        """The class of a statement's plan, as the newest version of Spark calls it."""
+        return kind_of(str(plan.getClass().getName()))
+
+    def statement_name(self, plan: JavaObject) -> str:
+        """What a statement is called in SQL or in PySpark."""
+        return statement_name(str(plan.getClass().getName()))
+
+    def is_harmless(self, plan: JavaObject, *, on_delta: bool) -> bool:
+        """Whether a command changes no table; `on_delta`: and what it answers of a Delta table is right."""
+        name = str(plan.getClass().getName())
+        return name in HARMLESS and not (on_delta and name in NOT_ANSWERED)
+
+    def is_command(self, plan: JavaObject) -> bool:
+        """Whether a plan is a statement and no query."""
+        return self.bridge.is_a(plan, "org.apache.spark.sql.catalyst.plans.logical.Command") or class_name(plan) in ("InsertIntoStatement", "InsertIntoDir")
+
+    def has_commands(self, plan: JavaObject) -> bool:
+        """Whether statements lie within a plan."""
+        return any(self.is_command(c) or self.has_commands(c) for c in self.items(plan.children()))
+
+    def targets(self, plan: JavaObject, *, makes: bool) -> list[tuple[list[str], str | None]]:
+        """The names (their parts, and an alias) of what a command changes, never those in its query; `makes`: it makes a table."""
+        kind = self.kind(plan)
+        if kind == "SaveAsV1TableCommand":
+            return [(self.saved_name(plan), None)] if self.query(plan) is not None else []
+        if kind == "CreateTableLike":
+            name = self.like_of(plan).name
+            return [] if name is None else [(name, None)]
+        if kind == "MergeIntoTable":
+            found = [plan.targetTable()]
+        elif kind == "AddCheckConstraint":
+            found = [plan.child().child()]
+        elif makes:
+            found = [plan.name()]
+        elif kind in _ON_TABLE:
+            found = [plan.table()]
+        else:
+            found = [c for c in self.items(plan.children()) if class_name(c) in ("UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier")]
+        return [(parts, self.without_alias(node)[1]) for node in found if (parts := self.parts(node)) is not None]
+
+    def format_of(self, plan: JavaObject) -> str:
+        """The format of the table that a statement makes, in small letters, as far as it or the session says one."""
+        kind = self.kind(plan)
+        if kind == "CreateTableLike":
+            found = self.option(plan.provider())
+        else:
+            found = self.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else self.provider_of(plan)
+        return str(found or "").lower()
+
+    def makes_delta(self, plan: JavaObject) -> bool:
+        """Whether a statement that makes a table makes a Delta table, or one like a Delta table."""
+        return self.format_of(plan) in FORMATS or (self.kind(plan) == "CreateTableLike" and self.folder(self.like_of(plan).source) is not None)
+
+    def dropped_schema(self, plan: JavaObject) -> str | None:
+        """The schema that DROP SCHEMA ... CASCADE is on; None where it holds no Delta table, or Spark will not drop it."""
+        parts = self.parts(plan.namespace())
+        if parts is None or not plan.cascade() or parts[-1].lower() == "default":
+            return None
+        catalog = parts[0] if len(parts) > 1 else self.spark.catalog.currentCatalog()
+        if len(parts) > 2 or catalog.lower() != SESSION_CATALOG or not self.spark._jsparkSession.sessionState().catalog().databaseExists(parts[-1]):
+            return None
+        return parts[-1] if delta_tables(self.spark, parts[-1]) else None
+
+    def default(self, expression: JavaObject) -> str | None:
+        """The word DEFAULT where an expression is that, as Spark reads it whether or not a column has this name."""
+        is_word = class_name(expression) == "UnresolvedAttribute" and [str(p).upper() for p in expression.nameParts().mkString("\n").split("\n")] == [DEFAULT]
+        return DEFAULT if is_word else None
+
     # ---- what statements say ------------------------------------------------------------------
 
     def like_of(self, plan: JavaObject) -> Like:
@@ -206,16 +286,6 @@ class Nodes:
         view = _temporary_view(self, parts) if len(parts) <= 2 else None
         folder = None if view is None else _folder_of_view(self, view, _DEPTH)
         return None if folder is None else (folder, _columns(self, view))
-
-
-def has_method(node: JavaObject, method: str) -> bool:
-    """Whether a JVM object has a method: what a statement can say differs between versions of Spark."""
-    return any(str(m.getName()) == method for m in node.getClass().getMethods())
-
-
-def path_of(parts: Sequence[str]) -> str | None:
-    """The path in a name such as delta.`/path`."""
-    return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None
 
 
 _TAG = "rowlock.table"

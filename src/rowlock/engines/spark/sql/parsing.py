@@ -1,4 +1,5 @@
 """Parses SQL with Spark's parser from Python, and replaces names, nodes and scalar subqueries in plans, where no class of Rowlock's is in the JVM.
+Also what a query names of Delta tables: older versions, paths, changes.
 
 Delta allows subqueries in the values of UPDATE and MERGE alone, and only such as name no column of the statement's rows: each is run once,
 before the statement, and its value stands in its place.
@@ -6,19 +7,23 @@ before the statement, and its value stands in its place.
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, to_arrow
+from rowlock.conditions import named as error_named
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, entries, to_arrow
+from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.statements.sources import frame_of_now
-from rowlock.exceptions import StatementRefused, WrongType
+from rowlock.exceptions import InvalidInput, StatementRefused, WrongType
 
 _lock = threading.Lock()
 
@@ -135,16 +140,6 @@ def _literals(nodes: Nodes, values: Sequence[Any]) -> list[JavaObject]:
     return [e.child() for e in nodes.items(analyzed(frame).projectList())]
 
 
-def is_command(nodes: Nodes, plan: JavaObject) -> bool:
-    """Whether a plan is a statement and no query."""
-    return nodes.bridge.is_a(plan, "org.apache.spark.sql.catalyst.plans.logical.Command") or class_name(plan) in ("InsertIntoStatement", "InsertIntoDir")
-
-
-def has_commands(nodes: Nodes, plan: JavaObject) -> bool:
-    """Whether statements lie within a plan."""
-    return any(is_command(nodes, c) or has_commands(nodes, c) for c in nodes.items(plan.children()))
-
-
 class ScalarSubqueries:
     """The subqueries in the values of one statement.
 
@@ -182,4 +177,107 @@ class ScalarSubqueries:
         return bridge.struct_field(held, 0, bridge.none)  # a struct's value stays in the JVM: a number of its own would lose its type on the way
 
     def _refused(self, what: str, condition: str) -> StatementRefused:
-        return StatementRefused(f"{self._statement} may not contain {what}", what="a subquery", table=self._table, condition=named(condition))
+        return StatementRefused(f"{self._statement} may not contain {what}", what="a subquery", table=self._table, condition=error_named(condition))
+
+
+CHANGE_FUNCTIONS = ("table_changes", "table_changes_by_path")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A table that a query names, at a version or a time, or as it is now.
+
+    name     the last part of its name
+    options  those of a DataFrameReader, their names in small letters
+    changes  with which version or time the changes start, and perhaps with which they end, where it is those that are asked for
+    """
+
+    path: str
+    name: str
+    version: int | None = None
+    timestamp: datetime.datetime | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    changes: Sequence[int | str | datetime.datetime] = ()
+
+
+def named(nodes: Nodes, node: JavaObject) -> Named | None:
+    """What an UnresolvedRelation, a RelationTimeTravel or a function such as table_changes names; None where it is no Delta table.
+
+    Raises InvalidInput for a version that is no number, or a time that is none.
+    """
+    if class_name(node) == "UnresolvedTableValuedFunction":
+        return _changes_of(nodes, node)
+    travels = class_name(node) == "RelationTimeTravel"
+    relation = node.relation() if travels else node
+    parts = nodes.parts(relation)
+    if parts is None:
+        return None
+    folder = nodes.folder(_within_view(nodes, parts))
+    if folder is None:
+        return None
+    if not travels:
+        return Named(folder, parts[-1], options={k.lower(): str(v) for k, v in entries(relation.options()).items()})
+    version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
+    if version is not None and not str(version).isdecimal():
+        raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number", table=folder, condition=error_named("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE"))
+    return Named(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
+
+
+def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:
+    """What table_changes(name, start[, end]) or table_changes_by_path(path, start[, end]) names; None for another function.
+
+    Raises InvalidInput for arguments of another kind.
+    """
+    function = [str(p) for p in nodes.items(node.name())][-1].lower()
+    if function not in CHANGE_FUNCTIONS:
+        return None
+    arguments = [_value(nodes, a, function) for a in nodes.items(node.functionArgs())]
+    if (
+        len(arguments) not in (2, 3)
+        or not isinstance(arguments[0], str)
+        or any(isinstance(a, bool) or not isinstance(a, (int, str, datetime.datetime)) for a in arguments)
+    ):
+        raise InvalidInput(f"{function} takes the table as a text, the version or the time to start with, and perhaps one to end with")
+    table = arguments[0]
+    if function == "table_changes_by_path":
+        return Named(table, function, changes=arguments[1:])
+    parts = [str(p) for p in nodes.items(nodes.spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(table))]
+    folder = nodes.folder(_within_view(nodes, parts))
+    if folder is None:
+        raise nodes.not_found(parts, function)
+    return Named(folder, function, changes=arguments[1:])
+
+
+def _value(nodes: Nodes, expression: JavaObject, function: str) -> Any:
+    """The value of an argument that is a constant."""
+    if nodes.bridge.subquery.hasSubquery(expression):
+        raise InvalidInput(f"{function} takes constants, no subquery")
+    value = _evaluated(nodes, nodes.column(expression))
+    return value.isoformat() if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else value
+
+
+def _within_view(nodes: Nodes, parts: list[str]) -> list[str]:
+    """The name as a view's text means it: in the schema that was the current one when the view was made."""
+    context: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis.AnalysisContext.get()
+    schema = [str(p) for p in nodes.items(context.catalogAndNamespace())]
+    return [*schema, *parts] if schema and len(parts) == 1 else parts
+
+
+def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.datetime:
+    """The time that an expression stands for."""
+    if nodes.bridge.subquery.hasSubquery(expression):
+        raise InvalidInput("TIMESTAMP AS OF takes no subquery: write the time itself", table=table)
+    micros = _evaluated(nodes, F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")))
+    if micros is None:
+        raise InvalidInput(
+            f"TIMESTAMP AS OF {expression.sql()}: this is no time",
+            table=table,
+            condition=error_named("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=f'"{expression.sql()}"'),
+        )
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
+
+
+def _evaluated(nodes: Nodes, expression: Column) -> Any:
+    """The value of an expression that reads no column."""
+    row = local_frame(nodes.spark, pa.table({"one": ["1"]})).select(expression).first()
+    return None if row is None else row[0]

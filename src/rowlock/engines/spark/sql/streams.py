@@ -112,22 +112,15 @@ def still(batch: JavaObject, spark: SparkSession) -> DataFrame:
     return DataFrame(session.internalCreateDataFrame(batch.queryExecution().toRdd(), batch.schema(), False), spark)
 
 
-def query_id(spark: SparkSession) -> str:
-    """The id of the query that this thread runs; it stays the same for as long as the query's checkpoint is there."""
-    found = spark.sparkContext.getLocalProperty(_QUERY_ID)
-    assert found is not None, "a batch outside of a query"
-    return str(found)
-
-
 def query_and_run(spark: SparkSession, table: str) -> tuple[str, str | None]:
-    """The id of the query that this thread runs, and the job group of the thread, which is a new one for each run of the query; None where there is none.
+    """The id of the query that this thread runs, which stays the same for as long as its checkpoint is there, and the job group of the thread, which is a new one for each run of the query; None where there is none.
 
     Raises InvalidInput outside of a query's thread.
     """
     context = spark.sparkContext
-    if context.getLocalProperty(_QUERY_ID) is None:
+    query = context.getLocalProperty(_QUERY_ID)
+    if query is None:
         raise InvalidInput(
             "The sink needs the query that the batch is of: call it in the function of foreachBatch itself, not in a thread that this begins", table=table
         )
-    query = query_id(spark)
-    return query, context.getLocalProperty(_JOB_GROUP)
+    return str(query), context.getLocalProperty(_JOB_GROUP)

@@ -2,7 +2,7 @@
 
 OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE, DROP FEATURE, SYNC IDENTITY, and for Spark
 4.0 ADD and DROP CONSTRAINT, become values; deep clones and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  A text comes here if
-`OWN` in rowlock.java lets its first word through; what the statements do and answer is in api/sql/upkeep_statements.py.  Pure.
+`OWN` in rowlock.java lets its first word through; what the statements do and answer is in api/sql/statements.py.  Pure.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.engines.spark.sql.own_syntax import OwnStatement, parse
+from rowlock.api.sql.own_syntax import OwnStatement, parse
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
 
