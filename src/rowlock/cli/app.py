@@ -59,7 +59,7 @@ def plain_errors() -> Iterator[None]:
     """Prints an exception as one line on standard error and exits with code 2."""
     try:
         yield
-    except (typer.Exit, typer.Abort):
+    except (typer.Exit, typer.Abort, BrokenPipeError):  # the command line ends quietly where the reader of a pipe has ended, as `head` does
         raise
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")

@@ -14,9 +14,11 @@ import zipfile
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from rowlock import append
 from rowlock.cli.demo import load, replay, source
 from rowlock.cli.demo.load import Sales, Staged
 from rowlock.cli.main import app
@@ -169,14 +171,16 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(case: str, tmp
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("command", ["history", "show"])
-def test_a_path_without_a_table_is_an_error_of_one_line(command: str, tmp_path: Path) -> None:
-    done = rowlock(command, tmp_path / "nothing")
-    assert done.returncode == 2
-    assert [line for line in done.stderr.splitlines() if "error:" in line], done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "nothing").exists()
+def test_a_reader_that_ends_early_is_no_error(tmp_path: Path) -> None:
+    """As `rowlock check t --json | head -1`."""
+    append(tmp_path, pa.table({"id": [1, 2]}))
+    closed, end = os.pipe()
+    os.close(closed)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(Path(p).absolute()) for p in sys.path if p)}
+    command = [sys.executable, "-m", "rowlock.cli.main", "check", str(tmp_path), "--json"]
+    done = subprocess.run(command, stdout=end, stderr=subprocess.PIPE, text=True, timeout=120, check=False, env=environment)
+    os.close(end)
+    assert done.stderr == ""
 
 
 def test_version() -> None:
