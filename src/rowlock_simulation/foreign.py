@@ -39,7 +39,8 @@ def commit(table: Table, script: Script, txn_id: str, *, claims_blind: bool = Fa
     log = TableLog(table.state.log.store)
     for _ in range(TRIES):
         base = log.latest()
-        if any(base.metadata.configuration.get(p) == "true" for p in UNKNOWN):
+        tracks = "rowTracking" in (base.protocol.writer_features or ())  # also before the property is on, when files are to get row ids
+        if tracks or any(base.metadata.configuration.get(p) == "true" for p in UNKNOWN):
             return None
         actions = [*_changes(table, base, script)]
         if not actions:

@@ -59,11 +59,11 @@ def verdict_of(
     verdict = Verdict(plan, history, commits, outcomes, sources, gone)
     verdict.violations += history.violations
     verdict.check_versions()
+    verdict.check_deletions()
     if not verdict.overtaken:
         verdict.check_outcomes()
         verdict.check_readers()
-        verdict.violations += wrongly_deleted(TableProperties(plan.properties), history, commits) if not history.table else []
-        if not verdict.violations and verdict.bags and not history.overtaken:
+        if not verdict.violations and verdict.bags:
             _check_head(verdict, table)
             verdict.check_streams(table)
             verdict.violations += badly_cleaned(table, verdict.folded) if plan.night_s else []
@@ -104,6 +104,12 @@ class Verdict:
     def by_day(self) -> bool:
         """Whether everything happens within a day, so that no removed file may be forgotten."""
         return self._plan.night_s == 0
+
+    def check_deletions(self) -> None:
+        """No file was deleted that a version within the retention needs (I10)."""
+        if not self.overtaken and not self._history.table:
+            self.violations += wrongly_deleted(TableProperties(self._plan.properties), self._history, self._commits)
+            self.overtaken = self._history.overtaken
 
     def check_versions(self) -> None:
         """Every version is what serial execution in log order gives (I3, I5), and money is conserved."""

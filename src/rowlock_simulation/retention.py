@@ -19,27 +19,30 @@ _LOOK_US = 120_000_000
 def wrongly_deleted(properties: TableProperties, history: History, commits: Sequence[Commit]) -> list[str]:
     """The files of one table that were deleted while one of its versions within the retention named them, or before a version that names them.
 
-    A file that is older than the retention when it is committed may be deleted between its writer's look and the put: no writer can prevent that, and the table is not read anew.
+    A file that is older than the retention when it is committed may be deleted between its writer's look and the put, or by a VACUUM that looked before the put: that cannot be
+    excluded, and the table is not read anew.
     """
     retention_ms = properties.deleted_file_retention_ms
     wrong, live, removed = list[str](), dict[str, tuple[str, ...]](), dict[str, int]()
-    gone = dict[str, int]()
+    gone, late = dict[str, int](), dict[str, int]()  # when names were deleted; and committed, of files older than the retention
     left = list(commits)
     for at_us, key in sorted(history.deletions):
         while left and history.committed_us[commit_key(left[0].version)] <= at_us:
-            wrong += _take(left.pop(0), live, removed, gone, history, retention_ms)
-        if key in {name for names in live.values() for name in names}:
+            wrong += _take(left.pop(0), live, removed, gone, late, history, retention_ms)
+        if at_us - late.get(key, at_us - _LOOK_US) < _LOOK_US:
+            history.overtaken = True
+        elif key in {name for names in live.values() for name in names}:
             wrong.append(f"I10: {key} was deleted while it lived")
         elif removed.get(key, 0) >= START_MS + at_us // 1000 - retention_ms + _SKEW_MS:
             wrong.append(f"I10: {key} was deleted within the retention")
         gone[key] = at_us
     for commit in left:
-        wrong += _take(commit, live, removed, gone, history, retention_ms)
+        wrong += _take(commit, live, removed, gone, late, history, retention_ms)
     return wrong
 
 
 def _take(
-    commit: Commit, live: dict[str, tuple[str, ...]], removed: dict[str, int], gone: dict[str, int], history: History, retention_ms: int
+    commit: Commit, live: dict[str, tuple[str, ...]], removed: dict[str, int], gone: dict[str, int], late: dict[str, int], history: History, retention_ms: int
 ) -> Iterator[str]:
     """Takes a commit in; yields what is wrong with the files that it names."""
     for remove in commit.removes:
@@ -48,7 +51,9 @@ def _take(
     at_us = history.committed_us[commit_key(commit.version)]
     for add in commit.adds:
         live[add.path] = _names(add)
-        if START_MS + at_us // 1000 - add.modification_time_ms > retention_ms and at_us - gone.get(add.path, at_us - _LOOK_US) < _LOOK_US:
+        if START_MS + at_us // 1000 - add.modification_time_ms > retention_ms:
+            late |= dict.fromkeys(_names(add), at_us)
+        if late.get(add.path) == at_us and at_us - gone.get(add.path, at_us - _LOOK_US) < _LOOK_US:
             history.overtaken = True
             continue
         yield from (f"I10: version {commit.version} adds {name}, which was deleted before" for name in _names(add) if name in gone)
