@@ -16,12 +16,12 @@ BUDGETS = {
     "advice": 1618,  # The history of a table, failed attempts and what they advise.
     "api": 8475,  # Every public call, and the statements of SQL, with the grammar of Delta's own (382).
     "boundary": 747,  # What crosses between transactions and engines.
-    "cli": 3063,  # The command line, its reports and the demos.
+    "cli": 3064,  # The command line, its reports and the demos.
     "conflict": 900,  # What winners did, which of it is a conflict, and the change data feed, whose tables and actions were told in protocol.
     "engines/appends": 369,  # Rows as Arrow tables, without Spark.
     "engines/spark": 10454,  # All that runs on Spark, its planning behind one object.
     "locks": 539,  # Leases and turns.
-    "log": 2123,  # Snapshots out of storage; checkpoints and clean-up.
+    "log": 2135,  # Snapshots out of storage; checkpoints and clean-up, also beside that of another process (12).
     "maintenance": 2439,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.
     "parquet": 2235,  # Data files, read and written with pyarrow.
     "protocol": 6492,  # What the bytes in _delta_log mean.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 from delta.tables import DeltaTable as Theirs
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, Row, SparkSession
 from typer.testing import CliRunner
 
@@ -172,16 +174,25 @@ def test_a_put_that_was_lost_leaves_no_figures(spark: SparkSession, table_path: 
     assert read(spark, table_path) == before == sorted(rowlock.read(spark, table_path).collect(), key=repr)
 
 
-def test_on_the_command_line(spark: SparkSession, table_path: str) -> None:
+def test_on_the_command_line(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make(spark, table_path, some(0, 30), SCHEMA, files=2, partition_by=["p"])
-    run = CliRunner().invoke
+    run, printed, pysparks = CliRunner().invoke, list[logging.LogRecord](), PySparkLogger.getLogger("SQLQueryContextLogger")
+    monkeypatch.setattr(pysparks, "handlers", [(handler := logging.Handler())])
+    monkeypatch.setattr(pysparks, "level", logging.NOTSET)
+    monkeypatch.setattr(handler, "emit", printed.append)
     done = run(app, ["optimize", table_path, "--where", "p = 'a'"])
     assert done.exit_code == 0 and "OPTIMIZE: committed as version 3" in done.output, done.output
     assert run(app, ["optimize", table_path, "--zorder", "x, id"]).exit_code == 0
     assert version(table_path) == 4 and [tuple(r) for r in read(spark, table_path)] == sorted(some(0, 30), key=repr)
-    for wrong, why in ((["--full", "--zorder", "x"], "give one of them"), (["--zorder", "nothere"], "nothere"), (["--where", "x = 1"], "x")):
+    for wrong, why in (
+        (["--full", "--zorder", "x"], "give one of them"),
+        (["--zorder", "nothere"], "nothere"),
+        (["--where", "x = 1"], "x"),
+        (["--where", "other = 1"], "other"),
+    ):
         refused = run(app, ["optimize", table_path, *wrong])
         assert refused.exit_code == 2 and why in refused.output, refused.output
+    assert not printed, "an error is printed once, by us"
     assert run(app, ["optimize", f"{table_path}/nothere"]).exit_code == 2
     assert version(table_path) == 4
     assert run(app, ["--version"]).output == f"rowlock {VERSION}\n"

@@ -67,7 +67,7 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
     handle = Handle(spark, path, storage_options=storage_options)
     settings_of(spark).check("feed")
     newest = handle.state.refresh()
-    times = dict(handle.state.log.commit_times())
+    times = dict(handle.state.log.commit_times(newest))
     first = _first(handle, start, times, newest)
     last = newest.version if end is None else _last(handle, end, times, newest)
     if first > newest.version:  # which the session's setting allows
@@ -108,7 +108,7 @@ def _in_order(handle: Handle, start: Bound, end: Bound | None) -> bool:
 
 def first_version(handle: Handle, start: Bound) -> int:
     """The first version that a version's number or a time asks for.  It is the one after the newest where the session's setting allows to start later.  Raises VersionNotFound where the log does not hold it, InvalidInput, WrongType."""
-    return _first(handle, start, dict(handle.state.log.commit_times()), handle.state.refresh())
+    return _first(handle, start, dict(handle.state.log.commit_times(newest := handle.state.refresh())), newest)
 
 
 def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snapshot) -> int:

@@ -306,8 +306,8 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             <BLANKLINE>
         """
         arguments.optional(arguments.number, limit, "limit")
-        log = self._handle.state.log
-        return history_frame(self._handle.spark, log.history(limit), dict(log.commit_times()))
+        head, log = self._handle.state.look(), self._handle.state.log
+        return history_frame(self._handle.spark, log.history(limit), dict(log.commit_times(head)))
 
     def detail(self) -> DataFrame:
         """What the table is: place, size, properties and protocol.  Read on the driver; runs no Spark job until the DataFrame is used.

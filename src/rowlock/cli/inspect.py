@@ -5,6 +5,7 @@ Only `optimize` starts a Spark session.  Times are in UTC.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -188,8 +189,8 @@ def optimize_table(
     if full and order_by:
         raise InvalidInput("--full puts a table in the order of its own clustering columns, --zorder in another order: give one of them", table=path)
     opened(path, options).refresh()  # reports an error of the path before Spark starts
-    kind = SCHEMES.get(scheme_of(path) or "")
-    spark = rowlock.spark(memory_mb=memory, stores=() if kind is None else (_STORES[kind],))
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's: what is wrong with a condition is told once, by us
+    spark = rowlock.spark(memory_mb=memory, stores=() if (kind := SCHEMES.get(scheme_of(path) or "")) is None else (_STORES[kind],))
     table = rowlock.DeltaTable.forPath(spark, path, storage_options=options)
     builder = table.optimize() if where is None else table.optimize().where(where)
     if order_by:

@@ -79,7 +79,6 @@ def clean_up(store: ObjectStore, snapshot: Snapshot) -> int:
     expired = find_expired(store, snapshot.properties, horizon_ms(now_ms, snapshot.properties.log_retention_ms))
     if expired is None:
         return 0
-    _check_whole(store, expired.boundary)
     seconds = max(_MOST_SECONDS, snapshot.properties.checkpoint_interval * _SECONDS_PER_COMMIT)
     deleted = _delete_files(store, expired, math.inf if expired.all_at_once else seconds)
     if deleted == len(expired.files) and any(f.is_checkpoint for f in expired.files):
@@ -99,7 +98,6 @@ def truncate(store: ObjectStore, snapshot: Snapshot, horizon: int | None = None)
     back = now_ms - snapshot.properties.truncated_retention_ms if horizon is None else min(horizon, now_ms)
     deleted = 0
     while (expired := find_expired(store, snapshot.properties, min(back - back % _MINUTE_MS, now_ms - _MINUTE_MS))) is not None:
-        _check_whole(store, expired.boundary)
         deleted += _delete_files(store, expired, math.inf)
     return deleted
 
@@ -114,7 +112,21 @@ def _midnight_ms(at_ms: int) -> int:
 
 
 def find_expired(store: ObjectStore, properties: TableProperties, horizon: int) -> Expired | None:
-    """The oldest part of the log that is expired, as far as one run deletes it; None if there is none."""
+    """The oldest part of the log that is expired, as far as one run deletes it, before a checkpoint that can be read; None if there is none.  Raises CorruptLog."""
+    seen: tuple[LogFile, ...] = ()
+    while (expired := _listed(store, properties, horizon)) is not None:
+        try:
+            _check_whole(store, expired.boundary)
+        except CorruptLog:
+            if expired.boundary == seen:
+                raise
+            seen = expired.boundary  # another cleanup may have deleted it since the log was listed
+        else:
+            break
+    return expired
+
+
+def _listed(store: ObjectStore, properties: TableProperties, horizon: int) -> Expired | None:
     count = _FEW
     while True:
         listed = list(store.list(names.LOG_DIRECTORY, limit=count))

@@ -144,13 +144,13 @@ class TableLog:
             raise outside_the_log(timestamp_ms, times, zone, self.table)
         return self.at(next(version for version, at in reversed(times) if at <= timestamp_ms))
 
-    def commit_times(self) -> list[tuple[int, int]]:
+    def commit_times(self, head: Snapshot | None = None) -> list[tuple[int, int]]:
         """(version, milliseconds since the epoch) of every commit in the log, oldest first, strictly increasing.
 
-        The time is the in-commit timestamp if the table has them, else the commit file's modification time, as in Delta.
+        The time is the in-commit timestamp if the table has them, else the commit file's modification time, as in Delta.  `head`: the newest snapshot, if it is known.
         """
         out: list[tuple[int, int]] = []
-        stated = commits.first_version(self.latest().metadata.configuration)
+        stated = commits.first_version((head or self.latest()).metadata.configuration)
         for file in list_log(self.store):
             if file.kind != "commit":
                 continue

@@ -381,6 +381,22 @@ def test_sidecars_stay_beside_a_checkpoint_of_an_unknown_name(time: Movable) -> 
     assert store.exists(names.sidecar_key("a.parquet"))
 
 
+def test_a_checkpoint_that_another_cleanup_deletes_meanwhile_is_no_damage(time: Movable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DROP FEATURE cleans the log after its commit: it failed although it is committed (`s3` 193,000,535)."""
+    store, check = MemoryStore(), cleanup._check_whole
+    table(time, store, 13)
+    head = TableLog(store).latest()
+
+    def after_another(*given: Any) -> None:
+        monkeypatch.setattr(cleanup, "_check_whole", check)
+        assert cleanup.truncate(store, head, time.at_ms) > 0
+        check(*given)
+
+    monkeypatch.setattr(cleanup, "_check_whole", after_another)
+    assert clean(store) == 0
+    assert earliest(store) == 9
+
+
 @pytest.mark.parametrize("damage", ["no sidecar", "cut off", "its pages", "no rows"])
 def test_a_checkpoint_that_cannot_be_read_is_no_boundary(time: Movable, damage: str) -> None:
     """I9: nothing is deleted that it would be needed for, and the damage is named."""

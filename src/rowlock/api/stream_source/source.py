@@ -368,7 +368,7 @@ class TableStream:
         """When the versions were committed.  Raises VersionNotFound."""
         if not versions:
             return {}
-        times = dict(self._handle.state.log.commit_times())
+        times = dict(self._handle.state.log.commit_times(self._handle.state.look()))
         for version in versions - set(times):
             try:
                 times[version] = self._handle.state.log.at(version).timestamp_ms
