@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2160,  # Limits, caches, exceptions, and the seams of clock and threads.
     "advice": 1618,  # The history of a table, failed attempts and what they advise.
-    "api": 8475,  # Every public call, and the statements of SQL, with the grammar of Delta's own (382).
+    "api": 8476,  # Every public call, and the statements of SQL, with the grammar of Delta's own (382).
     "boundary": 747,  # What crosses between transactions and engines.
     "cli": 3064,  # The command line, its reports and the demos.
     "conflict": 900,  # What winners did, which of it is a conflict, and the change data feed, whose tables and actions were told in protocol.

@@ -306,8 +306,9 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             <BLANKLINE>
         """
         arguments.optional(arguments.number, limit, "limit")
-        head, log = self._handle.state.look(), self._handle.state.log
-        return history_frame(self._handle.spark, log.history(limit), dict(log.commit_times(head)))
+        state = self._handle.state
+        commits = state.log.history(limit)  # first: it says what is wrong where there is no table
+        return history_frame(self._handle.spark, commits, dict(state.log.commit_times(state.look())))
 
     def detail(self) -> DataFrame:
         """What the table is: place, size, properties and protocol.  Read on the driver; runs no Spark job until the DataFrame is used.
