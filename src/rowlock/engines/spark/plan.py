@@ -29,10 +29,7 @@ from rowlock.engines.spark.frames.reading import Reader
 from rowlock.engines.spark.read.scan import empty_frame, local_frame, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.append import append_statement, conform
-from rowlock.engines.spark.statements.computed_columns import (
-    generated_values,
-    with_recomputed,
-)
+from rowlock.engines.spark.statements.computed_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.engines.spark.statements.row_comparison import have_same_rows
 from rowlock.engines.spark.statements.row_statements import RowPlan, row_mask

@@ -251,9 +251,10 @@ class Reader:
             bridge = self.evaluator.bridge
             named_in = {int(a.exprId().id()): snapshot.schema.find(str(a.name())) for a in bridge.list(condition.references().toSeq())}
             known = translated(bridge, condition, {n: f.name for n, f in named_in.items() if f is not None})
-            chosen = snapshot.files.prune(None if known is None else known.reads, snapshot.schema, snapshot.partition_columns)
-            chosen = chosen or [next(snapshot.files.adds())]  # a scan, by which `versions_read` sees what a plan read
-            snapshot = snapshot if len(chosen) == len(snapshot.files) else replace(snapshot, files=LiveFiles.of_adds(chosen))
+            if known is not None and known.reads is not None:
+                chosen = snapshot.files.prune(known.reads, snapshot.schema, snapshot.partition_columns)
+                chosen = chosen or [next(snapshot.files.adds())]  # a scan, by which `versions_read` sees what a plan read
+                snapshot = snapshot if len(chosen) == len(snapshot.files) else replace(snapshot, files=LiveFiles.of_adds(chosen))
         columns = [F.col(quote(n)) for n in names]
         if hidden is None:
             frame = self.rows(snapshot, fixed=fixed)
