@@ -97,21 +97,22 @@ QUERIES = [
     ("SELECT a.id FROM t a JOIN t b ON a.id = b.id + 20 WHERE a.id = 25 AND b.id < 10", [[25]], 2),
     ("SELECT k FROM (SELECT id + 1 AS k, upper(s) AS u FROM t WHERE id < 30) WHERE k = 13", [[13]], 1),
     ("SELECT id FROM t VERSION AS OF 2 WHERE id > 10", [[x] for x in range(11, 20)], 1),
+    ("SELECT id FROM t WHERE id BETWEEN 23 AND 25 UNION ALL SELECT id FROM t WHERE id = 31", [[23], [24], [25], [31]], 2),
     ("SELECT DISTINCT p FROM t WHERE id BETWEEN 12 AND 28 AND p IS NOT NULL", [[0], [1]], 2),
 ]
 
 
 @pytest.mark.no_peers("one table, whose rows are read by each query")
 def test_a_query_opens_only_files_in_which_its_condition_may_be_true(tmp_path: Path) -> None:
-    """The bounds of the log skip files for a query as for a statement, and no row is missing (I3)."""
+    """The bounds of the log skip files for a query, and for one whose rows a statement writes, as for the statement's own condition, and no row is missing (I3)."""
     value = "id, concat('k', id) AS s, named_struct('x', int(id)) AS n, date_add(DATE'2024-01-01', int(id)) AS d, IF(id = 3, double('NaN'), double(id)) AS f"
     made = ["CREATE TABLE t (id BIGINT, s STRING, n STRUCT<x: INT>, d DATE, f DOUBLE, p INT) USING delta PARTITIONED BY (p)"]
     made += [f"INSERT INTO t SELECT {value}, {n} % 2 FROM range({n * 10}, {n * 10 + 10})" for n in range(6)]
     made += ["INSERT INTO t (s) VALUES ('none')"]
-    asked = [f"py:(lambda q: [len(q.inputFiles()), sorted([list(r) for r in q.collect()])])(spark.sql({query!r}))" for query, _, _ in QUERIES]
+    source = "__import__('rowlock.engines.spark.statements.sources', fromlist='*').frame_of_now(q)"
+    asked = [f"py:(lambda q: [[len(f.inputFiles()), sorted([list(r) for r in f.collect()])] for f in (q, {source})])(spark.sql({q!r}))" for q, _, _ in QUERIES]
     outcomes = run_steps(tmp_path, [*made, *asked], [])[len(made) :]
-    found = [(query, *reversed(outcome.get("rows", [outcome, 0]))) for (query, _, _), outcome in zip(QUERIES, outcomes, strict=True)]
-    assert found == QUERIES
+    assert [outcome.get("rows", outcome) for outcome in outcomes] == [[[files, rows]] * 2 for _, rows, files in QUERIES]
 
 
 def test_a_frame_that_is_older_than_its_tables_columns_reads_them_all(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases$;
+import org.apache.spark.sql.catalyst.analysis.EliminateView$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.EliminateResolvedHint$;
+import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates$;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -96,6 +98,9 @@ public class TrackedFiles extends ParquetFileFormat {
 
 /** What Python calls. */
 public class Scans {
+    /** By each of them a condition may pass one more join. */
+    private static final int MOST_PUSHES = 10;
+
     /** The plan of a table's rows. */
     public static LogicalPlan plan(SparkSession session, String table, String root, String version, String columns, String schema, java.util.List partitions, boolean tracked) {
         StructType type = (StructType) StructType.fromJson(schema);
@@ -110,8 +115,33 @@ public class Scans {
         org.apache.spark.sql.classic.Dataset rows = (org.apache.spark.sql.classic.Dataset) frame;
         if (!has(rows.queryExecution().analyzed())) return null;
         org.apache.spark.sql.classic.Dataset anew = org.apache.spark.sql.classic.Dataset.ofRows(rows.sparkSession(), rows.queryExecution().analyzed());
-        return opened(anew.queryExecution().withCachedData(), rows.sparkSession(), new HashMap(), false);
+        LogicalPlan plan = anew.queryExecution().withCachedData();
+        java.util.Map conditions = new HashMap();
+        gather(pushed(plan), null, conditions);
+        java.util.Iterator parts = CollectionConverters.asJava(plan.subqueriesAll()).iterator();
+        while (parts.hasNext()) gather((LogicalPlan) parts.next(), null, conditions);
+        return opened(plan, rows.sparkSession(), new HashMap(), conditions);
     }
+
+    /** The plan with its conditions right above the scans that they are of.  The names that a caller may give to parts of it (`s.id`) are gone. */
+    private static LogicalPlan pushed(LogicalPlan plan) {
+        LogicalPlan before = null;
+        LogicalPlan pushed = Open.finished((LogicalPlan) EliminateView$.MODULE$.apply(plan));
+        for (int times = 0; times < MOST_PUSHES && !pushed.fastEquals(before); times++) {
+            before = pushed;
+            pushed = (LogicalPlan) PushDownPredicates$.MODULE$.apply(before);
+        }
+        return pushed;
+    }
+
+    /** Finds the condition above each scan, by the id of the scan's first column; null where a plan has two scans with this id. */
+    private static void gather(LogicalPlan plan, Expression above, java.util.Map found) {
+        if (scan(plan) != null) found.put(id(plan), found.containsKey(id(plan)) ? null : above);
+        java.util.Iterator children = CollectionConverters.asJava(plan.children()).iterator();
+        while (children.hasNext()) gather((LogicalPlan) children.next(), plan instanceof Filter ? ((Filter) plan).condition() : null, found);
+    }
+
+    public static Object id(LogicalPlan scan) { return scan.output().isEmpty() ? null : ((AttributeReference) scan.output().apply(0)).exprId(); }
 
     public static boolean has(LogicalPlan plan) {
         if (among(plan)) return true;
@@ -133,31 +163,35 @@ public class Scans {
         return files instanceof Scan ? (Scan) files : null;
     }
 
-    public static LogicalPlan opened(LogicalPlan plan, SparkSession session, java.util.Map versions, boolean skips) {
-        return (LogicalPlan) plan.transformDownWithSubqueries(new Open(session, versions, skips));
+    public static LogicalPlan opened(LogicalPlan plan, SparkSession session, java.util.Map versions, java.util.Map conditions) {
+        return (LogicalPlan) plan.transformDownWithSubqueries(new Open(session, versions, conditions));
     }
 }
 
-/** A scan with its files; where it `skips`, without those in which the condition right above is true of no row.  `versions` holds the version of each table that the query reads: one, however often the query names the table. */
+/**
+ * A scan with its files, without those in which the condition right above is true of no row; or the one in `conditions`, by the id of the scan's first column.
+ * `versions` holds the version of each table that the query reads: one, however often the query names the table.
+ */
 public class Open extends scala.runtime.AbstractPartialFunction {
     private final SparkSession session;
     private final java.util.Map versions;
-    private final boolean skips;
+    private final java.util.Map conditions;
 
-    public Open(SparkSession session, java.util.Map versions, boolean skips) {
+    public Open(SparkSession session, java.util.Map versions, java.util.Map conditions) {
         this.session = session;
         this.versions = versions;
-        this.skips = skips;
+        this.conditions = conditions;
     }
 
-    public boolean isDefinedAt(Object node) { return Scans.scan(node) != null || skips && node instanceof Filter && Scans.scan(((Filter) node).child()) != null; }
+    public boolean isDefinedAt(Object node) { return Scans.scan(node) != null || node instanceof Filter && Scans.scan(((Filter) node).child()) != null; }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
         if (!isDefinedAt(node)) return otherwise.apply(node);
         Expression condition = node instanceof Filter ? ((Filter) node).condition() : null;
         LogicalRelation at = (LogicalRelation) (condition == null ? node : ((Filter) node).child());
         Scan scan = Scans.scan(at);
-        Expression known = condition == null || SubqueryExpression.hasSubquery(condition) ? null : (Expression) condition.transform(new ListOfSet());
+        Expression above = condition == null ? (Expression) conditions.get(Scans.id(at)) : condition;
+        Expression known = above == null || SubqueryExpression.hasSubquery(above) ? null : (Expression) above.transform(new ListOfSet());
         boolean more = at.output().size() > at.relation().schema().size();
         String hidden = more ? String.join(",", ((StructType) ((AttributeReference) at.output().last()).dataType()).fieldNames()) : null;
         Object[] asked = new Object[] { session, scan.table, scan.version, scan.columns, hidden, versions, known };
@@ -173,7 +207,7 @@ public class Open extends scala.runtime.AbstractPartialFunction {
     }
 
     /** The plan without what the optimizer's first rules remove: they have run when scans are opened. */
-    private static LogicalPlan finished(LogicalPlan plan) {
+    static LogicalPlan finished(LogicalPlan plan) {
         LogicalPlan plain = (LogicalPlan) EliminateSubqueryAliases$.MODULE$.apply(plan);
         return (LogicalPlan) ReplaceExpressions$.MODULE$.apply((LogicalPlan) EliminateResolvedHint$.MODULE$.apply(plain));
     }
@@ -216,7 +250,7 @@ public class Follow extends SessionRule {
     private static final java.util.Map QUERIES = java.util.Collections.synchronizedMap(new WeakHashMap());
 
     public TreeNode apply(TreeNode plan) {
-        return Scans.has((LogicalPlan) plan) ? Scans.opened((LogicalPlan) plan, session, versions(), true) : plan;
+        return Scans.has((LogicalPlan) plan) ? Scans.opened((LogicalPlan) plan, session, versions(), new HashMap()) : plan;
     }
 
     private static java.util.Map versions() {
