@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 from rowlock.log.cleanup import clean_up
+from rowlock.log.replay import read_commit
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.table_log import TableLog
+from rowlock.protocol import commits
 from rowlock.protocol.names import LAST_CHECKPOINT, LogFile
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.responses import Folded
 
 _DAY_MS = 86_400_000
-_ICT = "delta.inCommitTimestampEnablementVersion"
 
 
 def badly_cleaned(table: Table, folded: Folded) -> list[str]:
     """What is wrong with the log after a checkpoint and cleanups, without other actors; the newest version must read as before."""
     head, store = table.refresh(), table.state.store
-    if _ICT in head.metadata.configuration or head.properties.protected_before:
-        return []  # then not only the times of files count
+    if head.properties.protected_before:
+        return []  # then not only times count
     table.state.log.write_checkpoint(head)
-    before = list_log(store)
+    before, horizon = list_log(store), (store.modified_ms(LAST_CHECKPOINT) or 0) - head.properties.log_retention_ms
+    horizon -= horizon % _DAY_MS
+    first = commits.first_version(head.metadata.configuration)
+    young = {v for f in before if f.kind == "commit" and first is not None and (v := f.version) >= first and _stated_ms(table, v) > horizon}
+    oldest = _oldest_needed(before, horizon, young)
     while clean_up(store, head):
         pass
-    left, horizon = list_log(store), (store.modified_ms(LAST_CHECKPOINT) or 0) - head.properties.log_retention_ms
-    oldest = _oldest_needed(before, horizon - horizon % _DAY_MS)
+    left = list_log(store)
     wrong = [f"cleanup: {f.key} is left, and version {oldest} is the oldest that is needed" for f in left if f.version < oldest]
     wrong += [f"cleanup: {f.key} is gone, and version {oldest} is the oldest that is needed" for f in before if f.version >= oldest and f not in left]
     return wrong[:3] or [f"after a cleanup: {text}" for text in folded.differences(TableLog(store).latest())]
 
 
-def _oldest_needed(files: list[LogFile], horizon: int) -> int:
-    """The newest version with a checkpoint all of whose commits before it are as old as the horizon; 0 if there is none."""
+def _stated_ms(table: Table, version: int) -> int:
+    """The in-commit timestamp of a version of a table that has them, which a clock that was ahead may have made."""
+    commit = read_commit(table.state.store, version)
+    assert commit is not None and commit.info is not None and commit.info.timestamp_ms is not None
+    return commit.info.timestamp_ms
+
+
+def _oldest_needed(files: list[LogFile], horizon: int, young: set[int]) -> int:
+    """The newest version with a checkpoint all of whose commits before it are as old as the horizon, by their files and, except the `young`, by themselves; 0 if there is none."""
     past = set[int]()
     for file in sorted((f for f in files if f.kind == "commit"), key=lambda f: f.version):
-        if file.modified_ms > horizon:
+        if file.modified_ms > horizon or file.version in young:
             break
         past.add(file.version)
     return max((c[0].version for c in complete_checkpoints(files) if c[0].version in past), default=0)
