@@ -232,3 +232,22 @@ def test_the_changes_of_a_path_without_a_table_are_told_apart_from_a_read(spark:
     with pytest.raises(TableNotFound) as caught:
         rowlock.sql(spark, f"SELECT * FROM table_changes_by_path('{table_path}', 0)").collect()
     assert caught.value.condition is not None and caught.value.condition.name == "DELTA_MISSING_DELTA_TABLE"
+
+
+@pytest.mark.no_peers("deltalake refuses tables with widened types")
+def test_rows_of_before_a_wider_type_that_an_overwrite_brought(spark: SparkSession, table_path: str) -> None:
+    """Numbers are read as the wider type also where nothing recorded how the column came to it, as delta-spark reads them."""
+    rowlock.write(spark.sql("SELECT 1 id, 7 v"), table_path, properties=FEED | {"delta.enableTypeWidening": "true"})
+    rowlock.write(spark.sql("SELECT 2 id, 8L v"), table_path, mode="overwrite", overwrite_schema=True)
+    expected = [(0, "insert", 1, 7), (1, "delete", 1, 7), (1, "insert", 2, 8)]
+    feed = rowlock.changes(spark, table_path, 0)
+    assert sorted(map(tuple, feed.select("_commit_version", "_change_type", "id", "v").collect())) == expected
+
+
+def test_a_restore_that_takes_a_column_away_and_puts_deleted_rows_back(spark: SparkSession, table_path: str) -> None:
+    """A file whose deleted rows come back loses none: what is shown of it are inserts, under the columns of then."""
+    rowlock.write(spark.range(4).selectExpr("id", "id % 2 AS v"), table_path, properties=FEED)
+    spark.sql(f"ALTER TABLE delta.`{table_path}` ADD COLUMN more INT")
+    DeltaTable.forPath(spark, table_path).delete("id = 3")
+    spark.sql(f"RESTORE TABLE delta.`{table_path}` TO VERSION AS OF 0")
+    assert [tuple(r) for r in rowlock.changes(spark, table_path, 3).select("_change_type", "id", "v").collect()] == [("insert", 3, 1)]

@@ -222,6 +222,14 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("save twice", "py:spark.range(3, 4).write.format('rowlock').mode('append').option('txnAppId', 'a').option('txnVersion', 1).save('{root}/saved')", None),
     ("load", "py:spark.read.format('delta').load('{root}/saved').count()", 4),
     ("load a version", "py:spark.read.format('rowlock').option('versionAsOf', 0).load('{root}/saved').count()", 3),
+    ("load a version in a path", "py:spark.read.format('delta').load('{root}/saved@V0').count()", 3),
+    (
+        "load a time in a path",
+        "py:spark.read.format('delta').load('{root}/saved@' + spark.sql('DESCRIBE HISTORY delta.`{root}/saved`').where('version = 0')"
+        ".selectExpr('date_format(timestamp, \"yyyyMMddHHmmssSSS\")').first()[0]).count()",
+        3,
+    ),
+    ("a time in a path, before the table", "SELECT * FROM delta.`{root}/saved@20000101000000000`", "VersionNotFound"),
     ("save as table", "py:spark.range(3).write.format('delta').saveAsTable('st')", None),
     ("append to it", "py:spark.range(1).write.format('delta').mode('append').saveAsTable('st')", None),
     ("append without a format", "py:spark.range(1).write.mode('append').saveAsTable('st')", None),

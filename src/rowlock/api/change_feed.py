@@ -94,8 +94,9 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
 
 
 def writes_columns_anew(commit: Commit) -> bool:
-    """Whether a commit that may change the columns also removes rows, which are still written under those of before."""
-    return commit.metadata is not None and not commit.cdc and any(r.data_change for r in commit.removes)
+    """Whether a commit that may change the columns also removes rows that were written under those of before: not where RESTORE puts a file back with fewer deleted rows."""
+    back = {a.path for a in commit.adds}
+    return commit.metadata is not None and not commit.cdc and any(r.data_change and r.path not in back for r in commit.removes)
 
 
 def _in_order(handle: Handle, start: Bound, end: Bound | None) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import orjson
 
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.properties import column_mapping_mode
-from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, MapType, StructField, StructType, nullable_type, parse_schema, type_name
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, nullable_type, parse_schema, shared_parts, type_name
+from rowlock.protocol.schema_fit import may_become
 
 
 def unreadable(then: Metadata, shown: Snapshot) -> str | None:
@@ -24,50 +23,22 @@ def unreadable(then: Metadata, shown: Snapshot) -> str | None:
             return f"had a column {f.name!r}, which is not there any more"
         if found.name != f.name:
             return f"called column {found.name!r} {f.name!r}"
-        if not _holds(found.type, f.type, _widenings(found)):
+        if not _holds(found.type, f.type):
             return f"had another type of column {f.name!r}"
     if then.partition_columns != shown.metadata.partition_columns:
         return "was partitioned by other columns"
     return None
 
 
-Widenings = Mapping[str, Sequence[tuple[str, str]]]
-"""How the types within a field were widened, oldest first: (from, to) by the place within the field, such as "" or "element"."""
-
-
-def _widenings(field: StructField) -> Widenings:
-    out: dict[str, list[tuple[str, str]]] = {}
-    for change in field.metadata.get(TYPE_CHANGES) or ():
-        out.setdefault(str(change.get("fieldPath") or ""), []).append((str(change["fromType"]), str(change["toType"])))
-    return out
-
-
-def _holds(now: DataType, then: DataType, widened: Widenings, place: str = "") -> bool:
-    """Whether values of an earlier type are read as the type that is there now: fields of structs may have come since, and numbers may have been widened."""
+def _holds(now: DataType, then: DataType) -> bool:
+    """Whether values of an earlier type are read as the type that is there now: fields of structs may have come since, and a type may be a wider one."""
     if isinstance(now, StructType) and isinstance(then, StructType):
         fields = {f.physical_name: f for f in now.fields}
         found = [(fields.get(f.physical_name), f) for f in then.fields]
-        return all(there is not None and there.name == f.name and _holds(there.type, f.type, _widenings(there)) for there, f in found)
-    if isinstance(now, ArrayType) and isinstance(then, ArrayType):
-        return _holds(now.element, then.element, widened, _within(place, "element"))
-    if isinstance(now, MapType) and isinstance(then, MapType):
-        return all(_holds(a, b, widened, _within(place, name)) for a, b, name in ((now.key, then.key, "key"), (now.value, then.value, "value")))
-    return nullable_type(now) == nullable_type(then) or _was(type_name(then), type_name(now), widened.get(place, ()))
-
-
-def _within(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
-
-
-def _was(then: str, now: str, widenings: Sequence[tuple[str, str]]) -> bool:
-    """Whether a type was widened step by step to the one that is there now: another type of the same name, before the first step, was not."""
-    for before, after in reversed(widenings):
-        if after != now:
-            return False
-        if before == then:
-            return True
-        now = before
-    return False
+        return all(there is not None and there.name == f.name and _holds(there.type, f.type) for there, f in found)
+    if inner := shared_parts(now, then):
+        return all(_holds(a, b) for a, b in inner.values())
+    return nullable_type(now) == nullable_type(then) or may_become(then, now)
 
 
 def changed(later: Metadata, shown: Snapshot) -> str | None:

@@ -290,7 +290,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
 """What Spark is answered, by the word with which Rowlock's classes in the JVM ask."""
 
 
-_VERSION_IN_PATH = re.compile(r"(.+)@v(\d+)\Z")
+_VERSION_IN_PATH, _TIME_IN_PATH = re.compile(r"(.+)@[vV](\d+)\Z"), re.compile(r"(.+)@(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})\Z")
 _VERSION, _TIME = "versionasof", "timestampasof"
 _FEED = ("readchangefeed", "readchangedata")
 _BOUNDS = ("startingversion", "endingversion", "startingtimestamp", "endingtimestamp")
@@ -344,15 +344,18 @@ def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
 
 
 def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | datetime.datetime | None) -> DataFrame:
-    """The rows of a table, of a version where the path ends with one (`/lake/sales@v3`) and is no table itself."""
+    """The rows of a table, of a version or a time where the path ends with one (`/lake/sales@v3`, `/lake/sales@20260102030405678`) and is no table itself."""
     try:
         frame = frames.frame_at(Handle(spark, path), version, timestamp)
         return marked(frame, path) if version is None and timestamp is None else frame
     except TableNotFound:
-        found = _VERSION_IN_PATH.match(path)
-        if found is None or version is not None or timestamp is not None:
+        if version is not None or timestamp is not None:
             raise
-        return frames.frame_at(Handle(spark, found[1]), int(found[2]))
+        if found := _VERSION_IN_PATH.match(path):
+            return frames.frame_at(Handle(spark, found[1]), int(found[2]))
+        if found := _TIME_IN_PATH.match(path):
+            return frames.frame_at(Handle(spark, found[1]), None, "{}-{}-{} {}:{}:{}.{}".format(*found.groups()[1:]))
+        raise
 
 
 def _bound(options: Mapping[str, str], name: str, path: str) -> Bound | None:
