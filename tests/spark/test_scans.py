@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.read import scan
 from rowlock.exceptions import CorruptLog
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
@@ -59,15 +60,18 @@ def read_log(path: str) -> list[str]:
     return sorted(f.name for f in (Path(path) / "_delta_log").glob("*.json"))
 
 
-def test_no_condition_is_computed_on_a_dead_row(spark: SparkSession, table_path: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("in_task_bytes", [0, 1_000_000], ids=["broadcast", "in each task"])
+def test_no_condition_is_computed_on_a_dead_row(spark: SparkSession, table_path: str, monkeypatch: Any, in_task_bytes: int) -> None:
     """I3: under ANSI it may raise there; where Spark compiles a condition by itself, as in tables of many columns, it computes what is common to its parts first."""
+    monkeypatch.setattr(scan, "_IN_TASK_BYTES", in_task_bytes)
+    scan._bits.clear()
     table = make(spark, table_path, [(n, n) for n in range(20)], "id int, v int", files=1)
     table.delete("id = 0")
     set_limits(monkeypatch, small=0, local=0)
     turn_down(monkeypatch, masked_rows=0, inspected_rows=0)
     with settings(spark, {"spark.sql.ansi.enabled": "true", "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}):
         found = rowlock.read(spark, table_path).where("1000 div id between 490 and 500")
-        assert [r.id for r in found.collect()] == [2]
+        assert [r.id for r in found.collect()] == [2] and ("Broadcast" in explained(found)) == (in_task_bytes == 0)
         assert "GreaterThan(id,3)]" in explained(rowlock.read(spark, table_path).where("id > 3 and 1000 div id between 100 and 200"))
         table.delete("1000 div id between 490 and 500")
         table.update("1000 div id between 300 and 340", {"v": "-1"})

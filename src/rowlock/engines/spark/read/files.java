@@ -174,7 +174,7 @@ class Apart extends scala.runtime.AbstractPartialFunction {
         int n = 1;
         for (scala.collection.Iterator leaves = condition.collectLeaves().iterator(); leaves.hasNext(); ) {
             Object leaf = leaves.next();
-            if (leaf instanceof Literal && ((Literal) leaf).value() instanceof Broadcast) n = 0;
+            if (leaf instanceof Literal && ((Literal) leaf).dataType() instanceof ObjectType) n = 0;  // the numbers of `at`
         }
         parts[n] = parts[n] == null ? condition : new And(parts[n], condition);
     }
@@ -232,16 +232,17 @@ public class DataFiles {
         return "file".equals(parsed.getScheme()) ? new Path("file", "", parsed.getPath()) : new Path(parsed);
     }
 
-    /** Numbers that every executor gets once. */
-    public Broadcast broadcast(JavaSparkContext context, byte[] numbers) {
-        return context.broadcast(UnsafeArrayData.fromPrimitiveArray(numbers, Platform.BYTE_ARRAY_OFFSET, numbers.length / 8, 8));
+    /** Numbers for `at`: in each task, or where they are more than `most` bytes as a broadcast, whose every look at its value takes a lock. */
+    public Object numbers(JavaSparkContext context, byte[] bytes, int most) {
+        UnsafeArrayData numbers = UnsafeArrayData.fromPrimitiveArray(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length / 8, 8);
+        return bytes.length <= most ? numbers : context.broadcast(numbers);
     }
 
     /** The number at a place among them.  Spark does not fold the call that gives all of them, since its type is a class. */
-    public Expression at(Broadcast numbers, Expression place) {
-        Expression literal = new Literal(numbers, new ObjectType(Broadcast.class));
+    public Expression at(Object numbers, Expression place) {
         Seq none = (Seq) Nil$.MODULE$;
-        Expression all = new Invoke(literal, "value", new ObjectType(UnsafeArrayData.class), none, none, false, false, true);
+        Expression held = new Literal(numbers, new ObjectType(numbers instanceof Broadcast ? Broadcast.class : UnsafeArrayData.class));
+        Expression all = numbers instanceof Broadcast ? new Invoke(held, "value", new ObjectType(UnsafeArrayData.class), none, none, false, false, true) : held;
         return new Invoke(all, "getLong", DataTypes.LongType, Living.one(place), none, false, false, true);
     }
 

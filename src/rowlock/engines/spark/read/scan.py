@@ -1,6 +1,6 @@
 """Reads data files in Spark: a DataFrame of the rows of given files, with the address of each row where asked.
 
-Files without deletion vectors are scanned plainly, the others without the rows whose bit is set in a broadcast array.  What the log
+Files without deletion vectors are scanned plainly, the others without the rows whose bit is set in an array of the plan.  What the log
 says of a file, such as its partition values, is a column that is constant in each file; columns get their logical names.
 """
 
@@ -48,7 +48,9 @@ FIXED_OPTION = "rowlockfixed"
 _START, _BUCKETS = "__rowlock_start", "__rowlock_buckets"
 _BASE, _VERSION = "__rowlock_base_row_id", "__rowlock_commit_version"
 _METADATA = "_metadata"
-_BUCKET_BITS, _NUMBERS = 11, 32  # small, since one dead row brings all of its bucket into the broadcast
+_BUCKET_BITS, _NUMBERS = 11, 32  # small, since one dead row brings all of its bucket into the array
+_IN_TASK_BYTES = 900 * 1024
+"""The largest array of bits that each task brings along; of tasks above 1,000 KiB Spark warns, and larger ones are broadcast."""
 _PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
 _ENTRY_BYTES = 300
 """What an entry of the cache of URIs takes beside its two texts."""
@@ -311,7 +313,7 @@ def _is_alive(spark: SparkSession, bits: bytes) -> Column:
     bridge, files = catalyst(spark), in_jvm(spark)
     key = f"{spark.sparkContext.applicationId} {xxhash.xxh3_128_hexdigest(bits)}"
     held = _bits.get(key)  # the same for equal scans, whose results Spark then shares
-    numbers, _ = held or _bits.setdefault(key, (files.broadcast(spark.sparkContext._jsc, bits), len(bits)))
+    numbers, _ = held or _bits.setdefault(key, (files.numbers(spark.sparkContext._jsc, bits, _IN_TASK_BYTES), len(bits)))
 
     def at(place: Column) -> Column:
         return ClassicColumn(bridge.column_of.column(files.at(numbers, bridge.column_of.expression(place.cast("int")._jc))))
