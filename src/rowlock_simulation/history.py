@@ -24,7 +24,7 @@ class History:
         self.table = 0
         """How many tables were dropped here before this one."""
         self.overtaken = False
-        """Whether a checkpoint, a commit or a deletion of the table before came into the log of this one, between the look of its writer and its request: no writer can prevent that."""
+        """Whether a checkpoint, a commit, its claim or a deletion of the table before came into the log of this one, between the look of its writer and its request: no writer can prevent that."""
 
     def dropped(self) -> None:
         """Notes that the table is gone, all at once; what is written from now on is another's."""

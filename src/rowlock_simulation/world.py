@@ -74,7 +74,7 @@ class DynamoDbServer(S3Server):
 
     def drop(self) -> None:
         super().drop()
-        self._entries.clear()
+        self._entries.clear(self.history)
 
 
 class LocalServer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rowlock_simulation.history import History
 from rowlock_simulation.servers.dynamodb_errors import cancelled, condition_failed, error_of
 from rowlock_simulation.servers.network import Network
 from rowlock_simulation.wire import Wire
@@ -23,10 +24,12 @@ class DynamoDbTable:
     def __init__(self) -> None:
         self._rows = dict[Key, Item]()
         self._carried_out = set[str]()
+        self._cleared: History | None = None
 
-    def clear(self) -> None:
-        """Deletes all entries, as `rowlock arbiter forget` does."""
+    def clear(self, history: History) -> None:
+        """Deletes all entries, as `rowlock arbiter forget` does for a table that was dropped."""
         self._rows.clear()
+        self._cleared = history
 
     def get_item(self, *, Key: Item, **_: Any) -> Any:
         found = self._rows.get(_key(Key))
@@ -37,6 +40,9 @@ class DynamoDbTable:
         if ConditionExpression == "attribute_not_exists(fileName)":
             if there is not None:
                 raise condition_failed(there)
+            table, file = _key(Item)
+            if self._cleared is not None and (version := int(file[:20])) and (table, f"{version - 1:020}.json") not in self._rows:
+                self._cleared.overtaken = True  # a claim of a writer of the table before
         elif there is None or there["tempPath"] != ExpressionAttributeValues[":ours"]:
             raise condition_failed(None)
         self._rows[_key(Item)] = Item

@@ -230,8 +230,22 @@ def test_an_unfinished_entry_is_not_forgotten(world: MakeWorld) -> None:
     with pytest.raises(InvalidInput, match="may still be finished"):
         w.ours().forget()
     claimed = w.entry(0)
-    assert claimed is not None and not EntryTable(w.client, TABLE).forget(claimed)
-    assert w.ours().get(commit_key(0)) == b"zero"
+    assert claimed is not None and w.ours().get(commit_key(0)) == b"zero"
+    assert not EntryTable(w.client, TABLE).forget(claimed), "it is complete now"
+
+
+def test_an_entry_that_nobody_can_finish_is_forgotten(world: MakeWorld) -> None:
+    """A table was deleted while a writer was at work, whose claim came after that."""
+    w = world()
+    w.ours().put_if_absent(commit_key(0), b"zero")
+    with pytest.raises(Stopped):
+        w.ours_stopped_before("copy").put_if_absent(commit_key(1), b"one")
+    for meta in w.store.list(recursive=True):
+        w.store.delete(meta.key)
+    with pytest.raises(CorruptLog, match="run `rowlock arbiter forget`"):
+        w.ours().get(commit_key(1))
+    assert w.ours().forget() == 2 and w.entry(1) is None
+    assert w.ours().put_if_absent(commit_key(0), b"new table") == Committed()
 
 
 def test_an_unfinished_version_0_is_lost_and_then_finished(world: MakeWorld) -> None:

@@ -208,7 +208,8 @@ class ArbitratedStore:
             except NotFound:  # its writer has finished meanwhile and deleted the temporary file
                 if self.inner.head(entry.key) is None:
                     raise CorruptLog(
-                        f"the DynamoDB table {self.entries.name} has an unfinished commit whose bytes are gone: {entry.temp_key} does not exist",
+                        f"the DynamoDB table {self.entries.name} has an unfinished commit whose bytes are gone: {entry.temp_key} does not exist; "
+                        "if another table was here, deleted while a writer was at work: delete all that is here, and run `rowlock arbiter forget`",
                         table=self.root,
                         version=_version_of(entry.key),
                         file=entry.key,
@@ -270,13 +271,14 @@ class ArbitratedStore:
     def forget(self) -> int:
         """Deletes the entries of a deleted table, so that another can be created at its path; returns their number.
 
-        Raises InvalidInput if the log still exists, or an entry is incomplete, since its commit may still be finished.
+        Raises InvalidInput if the log still exists, or an entry is incomplete and its commit's bytes are there, which may still be put in its place.
         """
         if any(_version_of(meta.key) is not None for meta in self.inner.list(names.LOG_DIRECTORY)):
             raise InvalidInput("the table still exists, and its entries arbitrate its commits: delete the table first", table=self.root)
         entries = list(self.entries.all(self.table_path))
-        if unfinished := [e for e in entries if not e.complete]:
-            raise InvalidInput(f"the entry of {unfinished[0].file_name} is incomplete: its commit may still be finished", table=self.root)
+        for e in entries:
+            if not e.complete and self.inner.head(e.temp_key) is not None:
+                raise InvalidInput(f"the entry of {e.file_name} is incomplete: its commit may still be finished, with {e.temp_key}", table=self.root)
         return sum(self.entries.forget(e) for e in entries)
 
     def put(self, key: str, data: bytes) -> None:

@@ -199,15 +199,10 @@ class EntryTable:
             return
 
     def forget(self, entry: Entry) -> bool:
-        """Deletes the entry if it is complete and unchanged; returns whether it was deleted."""
-        same = {":ours": {"S": entry.temp_path}, ":true": {"S": "true"}}
+        """Deletes the entry if it is unchanged; returns whether it was deleted."""
+        key, same = _key(entry.table_path, entry.file_name), {":ours": {"S": entry.temp_path}, ":state": {"S": "true" if entry.complete else "false"}}
         try:
-            self._ask(
-                "delete_item",
-                Key=_key(entry.table_path, entry.file_name),
-                ConditionExpression="tempPath = :ours AND complete = :true",
-                ExpressionAttributeValues=same,
-            )
+            self._ask("delete_item", Key=key, ConditionExpression="tempPath = :ours AND complete = :state", ExpressionAttributeValues=same)
         except _ConditionFailed:
             return False
         return True
