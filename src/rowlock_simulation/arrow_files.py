@@ -1,4 +1,4 @@
-"""The files of simulated logs cost little: checkpoints are tables of Arrow's own format, and the actors of a schedule parse each commit once.
+"""The files of simulated logs cost little: checkpoints are tables in memory, and the actors of a schedule parse each commit once.
 
 What Parquet makes of them is outside of the worlds, and has tests of its own (tests/unit/log).
 """
@@ -13,14 +13,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from rowlock.log import checkpoint_reader, checkpoint_writer, replay
+from rowlock.log import checkpoint_reader, checkpoint_writer, replay, table_log
+from rowlock.protocol.commits import parse_commit
+from rowlock.transaction.two_phase import close
+
+_MARK, _SIZE = b"table ", 12_000
+_written: list[pa.Table] = []
+"""The tables of the schedule that runs: a file is the mark and the place of its table here, and as long as one of Parquet."""
 
 
-class ArrowFile:
+def _table_of(data: bytes) -> pa.Table:
+    """The table of a file.  Raises ValueError for other bytes."""
+    if not data.startswith(_MARK):
+        raise ValueError("this is no checkpoint")
+    return _written[int(data[len(_MARK) :])]
+
+
+class TableFile:
     """Reads such a file as `pyarrow.parquet.ParquetFile` does one of Parquet."""
 
     def __init__(self, source: Any, **options: Any) -> None:
-        self._table = pa.ipc.open_stream(source).read_all()
+        self._table = _table_of(source.read(len(_MARK)) + source.read())  # in two ranges at least, as a footer and a column
         self.schema_arrow = self._table.schema
         self.num_row_groups = 1
 
@@ -29,46 +42,41 @@ class ArrowFile:
         """The part of a footer that is asked for: the number of rows, and no mark of a calendar."""
         return SimpleNamespace(metadata=None, row_group=lambda group: SimpleNamespace(num_rows=self._table.num_rows))
 
-    def read_row_group(self, group: int, columns: Sequence[str], use_threads: bool = True) -> pa.Table:
-        """These columns; a column of which fields are asked (`add.path`) comes whole."""
-        names = list(dict.fromkeys(c.partition(".")[0] for c in columns))
-        return self._table.select(names)
-
     def iter_batches(self, batch_size: int, row_groups: Sequence[int], columns: Sequence[str], use_threads: bool) -> Iterator[pa.RecordBatch]:
-        """The same, in portions."""
-        yield from self.read_row_group(row_groups[0], columns, use_threads).to_batches(max_chunksize=batch_size)
+        """These columns in portions; a column of which fields are asked (`add.path`) comes whole."""
+        names = list(dict.fromkeys(c.partition(".")[0] for c in columns))
+        yield from self._table.select(names).to_batches(max_chunksize=batch_size)
 
 
 def table_ids(data: bytes) -> list[str]:
     """The ids of the tables that a checkpoint says it is of."""
-    held = pa.ipc.open_stream(data).read_all()
+    held = _table_of(data)
     return [m["id"] for m in held["metaData"].to_pylist() if m is not None] if "metaData" in held.column_names else []
 
 
 def has_structs(data: bytes) -> bool:
     """Whether the live files of a checkpoint have their statistics as structs."""
-    schema = pa.ipc.open_stream(data).schema
+    schema = _table_of(data).schema
     return bool(schema.get_field_index("add") >= 0 and schema.field("add").type.get_field_index("stats_parsed") >= 0)
 
 
 def write_table(table: pa.Table, where: Any, **options: Any) -> None:
     """Writes a table."""
-    with pa.ipc.new_stream(where, table.schema) as stream:
-        stream.write_table(table.combine_chunks())
+    where.write((_MARK + str(len(_written)).encode()).ljust(_SIZE))
+    _written.append(table)
 
 
 @contextlib.contextmanager
 def cheap_files() -> Iterator[None]:
     """Stores checkpoints in this format, and caches the commits that the code under test has parsed, until the block ends."""
-    modules: tuple[Any, Any] = checkpoint_reader, checkpoint_writer
-    commits: Any = replay
-    parse, commits.parse_commit = commits.parse_commit, functools.cache(commits.parse_commit)
-    before = [m.pq for m in modules]
-    for module in modules:
-        module.pq = SimpleNamespace(ParquetFile=ArrowFile, write_table=write_table)
+    files, parse = SimpleNamespace(ParquetFile=TableFile, write_table=write_table), functools.cache(parse_commit)
+    instead = [(checkpoint_reader, "pq", files), (checkpoint_writer, "pq", files), *((module, "parse_commit", parse) for module in (replay, table_log, close))]
+    before = [(module, name, getattr(module, name)) for module, name, _ in instead]
+    for module, name, value in instead:
+        setattr(module, name, value)
     try:
         yield
     finally:
-        commits.parse_commit = parse
-        for module, pq in zip(modules, before, strict=True):
-            module.pq = pq
+        _written.clear()
+        for module, name, value in before:
+            setattr(module, name, value)

@@ -91,7 +91,7 @@ def _replay(world: World, seed: int, choices: Choices, console: Console) -> bool
         console.print(f"smaller: {replay_command(world, seed, gone)}", highlight=False, soft_wrap=True)
     result = run(plan)
     if choices.trace:
-        for line in (*plan.described(), *result.lines):
+        for line in (*plan.described(), *result.trace.lines()):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"{world} {seed}: trace {result.trace_hash}, {result.points} scheduling points, {result.commits} commits", highlight=False)
     if result.violations:

@@ -29,7 +29,7 @@ from rowlock_simulation.memory.statements import run as run_script
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import ActorPlan, Plan
 from rowlock_simulation.roles import COLUMNS, REMADE, first_rows
-from rowlock_simulation.scheduler import Crashed, Scheduler
+from rowlock_simulation.scheduler import Crashed, Scheduler, Trace
 from rowlock_simulation.seams import simulated
 from rowlock_simulation.world import Handles, Host, LocalServer, Server, one_machine, outside, servers_of, tables_are_found
 
@@ -48,7 +48,7 @@ class Result:
     points: int
     commits: int
     violations: list[str]
-    lines: list[str] = field(repr=False)
+    trace: Trace = field(repr=False)
     outcomes: list[Outcome] = field(repr=False)
     met: Counter[str] = field(default_factory=Counter)
     """How many faults of each kind came."""
@@ -96,7 +96,7 @@ def run(plan: Plan) -> Result:
             for n in range(len(plan.tables) or 1):
                 outcomes += _set_up(plan, n, observer.table(n), scheduler)
         except Exception as e:  # noqa: BLE001 - without faults, and alone
-            return Result(plan, scheduler.trace_hash, 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.lines, [])
+            return Result(plan, scheduler.trace.digest(), 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.trace, [])
         hosts = {name: Host(name, plan, servers, scheduler) for name in sorted({a.process for a in plan.actors})}
         if disks := [s for s in servers if isinstance(s, LocalServer)]:
             one_machine(hosts, disks, scheduler)
@@ -106,32 +106,24 @@ def run(plan: Plan) -> Result:
         with tables_are_found(lambda: judging if scheduler.current is None else hosts[scheduler.current.process.name].handles):
             scheduler.run()
             violations = _judged(plan, servers, scheduler, outcomes, judging)
-    met = Counter(line.rpartition(": ")[2] for line in scheduler.lines if line.endswith(_FAULTS))
     return Result(
         plan,
-        scheduler.trace_hash,
+        scheduler.trace.digest(),
         scheduler.points,
         sum(len(s.history.commits) for s in servers),
         violations,
-        scheduler.lines,
+        scheduler.trace,
         outcomes,
-        met,
+        Counter(kind for _, kind in scheduler.met),
         scheduler.now_us / 1e6,
     )
-
-
-_FAULTS = (
-    "lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after", "stall",
-    "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss",
-)  # fmt: skip
 
 
 def _judged(plan: Plan, servers: Sequence[Server], scheduler: Scheduler, outcomes: list[Outcome], judging: Handles) -> list[str]:
     found = [f"{name}: {type(e).__name__}: {e}" for name, e in scheduler.errors]
     try:
         if plan.tables:
-            met = {line.split()[1] for line in scheduler.lines if line.endswith(_FAULTS)}
-            return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging, met)
+            return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging, {name for name, _ in scheduler.met})
         if plan.clones:
             return found + clones.judge_all(plan, [s.history for s in servers], outcomes, judging)
         return found + judge.judge(plan, servers[0].history, outcomes, judging.table())

@@ -62,6 +62,18 @@ class Task:
         return f"Task({self.name})"
 
 
+class Trace(list[tuple[int, str, str]]):
+    """What happened: the virtual time in microseconds, the actor, and what it did."""
+
+    def lines(self) -> list[str]:
+        """The trace as text."""
+        return [f"{now_us / _MICROSECONDS:>11.6f}  {name:<16} {what}" for now_us, name, what in self]
+
+    def digest(self) -> str:
+        """Equal for equal schedules."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=16).hexdigest()
+
+
 class Scheduler:
     """Runs actors one at a time, in an order that the seed decides.
 
@@ -85,7 +97,9 @@ class Scheduler:
         self.now_us = 0
         self.points = 0
         self.errors: list[tuple[str, BaseException]] = []
-        self.lines: list[str] = []
+        self.met: list[tuple[str, str]] = []
+        """The actor who met a fault, and its kind, for each fault that came."""
+        self.trace = Trace()
         self._due: list[tuple[int, float, int, Task | Callable[[], None], int]] = []
         self._order = 0
         self._tasks: set[Task] = set()
@@ -95,21 +109,15 @@ class Scheduler:
         self.ended = False
         self.outside = Process("-")
         """The process of the runner, which sets a schedule up and judges it."""
-        self._hash = hashlib.blake2b(digest_size=16)
 
     # ---- what happens -----------------------------------------------------------------------------
 
-    def note(self, what: str) -> None:
-        """Adds a line to the trace: the time, the actor that runs, and what it does."""
-        task = self.current
-        line = f"{self.now_us / _MICROSECONDS:>11.6f}  {task.name if task else '-':<16} {what}"
-        self.lines.append(line)
-        self._hash.update(line.encode() + b"\n")
-
-    @property
-    def trace_hash(self) -> str:
-        """A digest of all lines of the trace: equal for equal schedules."""
-        return self._hash.hexdigest()
+    def note(self, what: str, fault: str | None = None) -> None:
+        """Adds a line to the trace: the time, the actor that runs, and what it does, or the fault that it meets."""
+        name = self.current.name if self.current is not None else "-"
+        self.trace.append((self.now_us, name, what))
+        if fault is not None:
+            self.met.append((name, fault))
 
     # ---- actors -----------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ _COMMIT_NAME = 25
 _ANYWHERE: frozenset[FaultKind] = frozenset(("crash before", "crash after", "stall", "partition", "clock jump"))
 """What may go wrong with every call."""
 
+_MAKES_COMMITS = frozenset(("create", "link", "rename", "claim", "claim all"))
+
 
 def is_commit(key: str) -> bool:
     """Whether a key is that of a commit file."""
@@ -61,10 +63,10 @@ class Wire:
         """Sends a call; returns what goes wrong with it of what is `possible`.  Raises Crashed where the process dies first."""
         counted = self._counted
         counted.calls += 1
-        counted.commits += is_commit(key) and what in ("create", "link", "rename", "claim", "claim all")
+        counted.commits += what in _MAKES_COMMITS and is_commit(key)
         fault = self._next(possible) if counted.faults else None
         if fault is not None:
-            self.scheduler.note(f"{what} {key}: {fault.kind}")
+            self.scheduler.note(f"{what} {key}: {fault.kind}", fault.kind)
             if fault.kind == "crash before":
                 self.die()
             elif fault.kind == "power loss":

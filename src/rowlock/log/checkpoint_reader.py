@@ -151,8 +151,8 @@ _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "
 
 def _non_null_actions(column: pa.Array, name: str) -> Iterator[dict[str, Any]]:
     """The non-null actions in a column, as dicts, maps included; some writers store a struct of nulls instead of null."""
-    for value in column.drop_null().to_pylist(maps_as_pydicts="lossy") if column.null_count < len(column) else ():
-        if value.get(_REQUIRED[name]) is not None:
+    for row in frames.rows_at(column.is_valid()).tolist() if column.null_count < len(column) else ():
+        if (value := column[row].as_py(maps_as_pydicts="lossy")).get(_REQUIRED[name]) is not None:
             yield value
 
 
@@ -177,7 +177,7 @@ def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterat
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.StructArray]:
     """The add actions of the batches, as many at a time as a frame has, in no more memory than they need."""
-    portions = (batch.column("add") for batch in batches)
+    portions = (adds for batch in batches if (adds := batch.column("add")).null_count < len(adds))
     while some := list(islice(portions, max(1, limits().snapshot_chunk_files // _MANY_ROWS))):
         yield pa.concat_arrays(some)
 

@@ -189,7 +189,8 @@ def _removes(tombstones: Iterable[RemoveFile]) -> list[tuple[str, dict[str, Any]
 
 def _table(rows: Sequence[tuple[str, dict[str, Any]]], schema: pa.Schema) -> pa.Table:
     """Actions, each with its kind, as rows of a checkpoint."""
-    arrays = [pa.array([_maps_as_pairs(value) if kind == f.name else None for kind, value in rows], f.type) for f in schema]
+    columns = {name: [_maps_as_pairs(value) if kind == name else None for kind, value in rows] for name in {kind for kind, _ in rows}}
+    arrays = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(len(rows), f.type) for f in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -252,5 +253,5 @@ def _without_nulls(maps: pa.MapArray) -> pa.MapArray:
 
 
 def _vectors(frame: pa.RecordBatch) -> pa.Array:
-    arrays = [frame.column(ours).cast(f.type) for (_, ours, _), f in zip(frames.FROM_VECTOR, _VECTOR, strict=True)]
+    arrays = [c if (c := frame.column(ours)).type == f.type else c.cast(f.type) for (_, ours, _), f in zip(frames.FROM_VECTOR, _VECTOR, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=list(_VECTOR), mask=frame.column("dv_type").is_null())

@@ -111,13 +111,14 @@ def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
     path = columns["path"]
     if "size" not in columns or columns["size"].null_count:
         raise ValueError("an add action lacks its size")
-    odd = pc.invert(pc.match_substring_regex(path, paths.PLAIN))
-    if pc.any(odd).as_py():
-        pairs = (paths.decode_with_spelling(p, root) if o else (p, None) for p, o in zip(path.to_pylist(), odd.to_pylist(), strict=True))
+    plain = pc.match_substring_regex(path, paths.PLAIN)
+    if not pc.all(plain).as_py():
+        pairs = ((text, None) if same else paths.decode_with_spelling(text, root) for text, same in zip(path.to_pylist(), plain.to_pylist(), strict=True))
         decoded, others = zip(*pairs, strict=True)
         columns |= {"path": pa.array(decoded, pa.string()), "log_path": pa.array(others, pa.string())}
-    nothing = dict(zip(SCHEMA.names, pa.nulls(len(adds), pa.struct(SCHEMA)).flatten(), strict=True))  # all in the memory of one
-    return pa.record_batch([columns.get(name, nothing[name]) for name in SCHEMA.names], schema=SCHEMA)
+    missing = [f for f in SCHEMA if f.name not in columns]
+    columns |= zip((f.name for f in missing), pa.nulls(len(adds), pa.struct(missing)).flatten(), strict=True)  # all in the memory of one
+    return pa.record_batch([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def merged(parts: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -137,4 +138,4 @@ def rows_at(mask: Any) -> np.ndarray[Any, Any]:
 
 def _pick(struct: pa.StructArray, fields: Sequence[tuple[str, str, pa.DataType]]) -> dict[str, pa.Array]:
     columns = dict(zip((f.name for f in struct.type), struct.flatten(), strict=True))
-    return {ours: columns[theirs].cast(type_) for theirs, ours, type_ in fields if theirs in columns}
+    return {ours: c if (c := columns[theirs]).type == type_ else c.cast(type_) for theirs, ours, type_ in fields if theirs in columns}

@@ -103,18 +103,13 @@ class LiveFiles:
 
     def get(self, paths: Iterable[str]) -> dict[str, AddFile]:
         """The live files among these paths, by path."""
-        live: dict[str, AddFile] = {}
-        missing: list[str] = []
-        for path in paths:
-            if (add := self._overlay.get(path)) is not None:
-                live[path] = add
-            else:
-                missing.append(path)
-        if missing:
+        wanted = list(paths)
+        live = {path: self._overlay[path] for path in wanted if path in self._overlay}
+        if missing := [path for path in wanted if path not in live]:
             for base, mask in zip(self._bases, self._masks, strict=True):
                 rows = base.rows_of(missing)
-                for add in frames.to_adds(base.frame.take(arrays.of_numpy(rows[mask[rows]]))):
-                    live[add.path] = add
+                if len(rows := rows[mask[rows]]):
+                    live |= {add.path: add for add in frames.to_adds(base.frame.take(arrays.of_numpy(rows)))}
         return live
 
     def adds(self) -> Iterator[AddFile]:

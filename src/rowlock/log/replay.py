@@ -32,7 +32,7 @@ def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool
         return None
     if wanted is not None:
         data = b"\n".join(line for line in data.split(b"\n") if wanted(line))
-    return replace(parse_commit(version, data, store.root), tag=tag)
+    return parse_commit(version, data, store.root, tag)
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:

@@ -182,7 +182,7 @@ class TableLog:
 
     def advance(self, snapshot: Snapshot, version: int, data: bytes, tag: str | None) -> Snapshot:
         """The snapshot after one more commit, given as bytes; `tag` is that of its file, if the store returned one."""
-        commit = replace(parse_commit(version, data, self.table), tag=tag)
+        commit = parse_commit(version, data, self.table, tag)
         self._cache_commit(commit)
         return replay.advance(snapshot, [commit])
 

@@ -34,14 +34,12 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 _STRING_MAPS = ("operationParameters", "operationMetrics", "tags")
 
 
-def parse_commit(version: int, data: bytes, table: str | None = None) -> Commit:
-    """The commit that these bytes of a commit file hold; raises CorruptLog naming table, version and file."""
+def parse_commit(version: int, data: bytes, table: str | None = None, tag: str | None = None) -> Commit:
+    """The commit that these bytes of a commit file hold, with the store's tag of it; raises CorruptLog naming table, version and file."""
     file = names.commit_key(version)
     found: dict[str, list[Any]] = {name: [] for name in _PARSERS}
     try:
-        for line in data.split(b"\n"):
-            if not line or line.isspace():
-                continue
+        for line in filter(bytes.strip, data.split(b"\n")):
             for name, raw in orjson.loads(line).items():
                 if raw is not None and name in _PARSERS:
                     found[name].append(_PARSERS[name](raw) if name not in _FILES else _FILES[name](raw, table))
@@ -61,6 +59,7 @@ def parse_commit(version: int, data: bytes, table: str | None = None) -> Commit:
         domains=tuple(found["domainMetadata"]),
         cdc=tuple(found["cdc"]),
         size_bytes=len(data),
+        tag=tag,
     )
     if problem := file_problem(commit.adds, commit.removes):
         raise CorruptLog(problem, table=table, version=version, file=file)

@@ -193,7 +193,7 @@ def _has_keys(mine: Mapping[str, str]) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    return {k.lower(): v for k, v in os.environ.items() if v and k.lower().startswith(tuple(PREFIXES))}
+    return {k.lower(): v for k in os.environ if k.lower().startswith(tuple(PREFIXES)) and (v := os.environ.get(k))}
 
 
 def _options_for(kind: Kind, options: Mapping[str, str]) -> dict[str, str]:

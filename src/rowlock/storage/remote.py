@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import obstore as obs
 import obstore.exceptions
+import orjson
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 from obstore.store import AzureStore, GCSStore, S3Store
 
@@ -250,7 +250,7 @@ class RemoteStore:
 
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
         try:
-            version: Any = {k: v for k, v in json.loads(tag).items() if v is not None}
+            version: Any = {k: v for k, v in orjson.loads(tag).items() if v is not None}
         except (ValueError, AttributeError):
             return Lost()  # not a tag of this store
         return self._conditional(key, data, version)
@@ -411,7 +411,7 @@ def _tag(info: ObjectInfo) -> str:
     e_tag = info["e_tag"]
     if e_tag is not None and not e_tag.startswith(('"', "W/")):  # GCS servers leave out the quotes in their answer to a put
         e_tag = f'"{e_tag}"'
-    return json.dumps({"e_tag": e_tag, "version": info["version"]})
+    return orjson.dumps({"e_tag": e_tag, "version": info["version"]}).decode()
 
 
 def _status(failure: BaseException) -> int | None:

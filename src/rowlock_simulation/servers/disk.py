@@ -56,7 +56,7 @@ class Disk:
 
     def sync_folder(self, folder: str) -> None:
         """Makes the names in a folder durable."""
-        for path in {p for p in (*self.names, *self.durable) if os.path.dirname(p) == folder}:  # noqa: PTH120
+        for path in {p for p, _ in self.names.items() ^ self.durable.items() if _folder(p) == folder}:
             if path in self.names:
                 self.durable[path] = self.names[path]
             else:
@@ -85,6 +85,10 @@ class Disk:
             waiting, self.waiting = self.waiting, []
             for task in waiting:
                 self.scheduler.wake(task)
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _above(path: str) -> set[str]:
@@ -141,7 +145,7 @@ class SimulatedCalls(SystemCalls):
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
         def do() -> int:
             if flags & os.O_CREAT:
-                self._check_folder(os.path.dirname(path))  # noqa: PTH120
+                self._check_folder(_folder(path))
                 if path in self._disk.names:
                     raise FileExistsError(errno.EEXIST, "File exists", path)
                 self._disk.names[path] = File(self._now_us())
@@ -226,7 +230,7 @@ class SimulatedCalls(SystemCalls):
 
     def mkdir(self, path: str) -> None:
         def do() -> None:
-            self._check_folder(os.path.dirname(path))  # noqa: PTH120
+            self._check_folder(_folder(path))
             if path in self._disk.names:
                 raise FileExistsError(errno.EEXIST, "File exists", path)
             self._disk.names[path] = None
@@ -255,6 +259,6 @@ class SimulatedCalls(SystemCalls):
     def entries(self, path: str) -> Sequence[Name]:
         def do() -> Sequence[Name]:
             self._check_folder(path)
-            return [Name(p[len(path) + 1 :], file is None) for p, file in self._disk.names.items() if os.path.dirname(p) == path]  # noqa: PTH120
+            return [Name(p[len(path) + 1 :], file is None) for p, file in self._disk.names.items() if _folder(p) == path]
 
         return self._call("scan", path, do)

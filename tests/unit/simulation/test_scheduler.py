@@ -24,7 +24,7 @@ def order_of(seed: int) -> tuple[list[str], str]:
             s.spawn(name, lambda name=name: work(name), Process(name))
         s.run()
     assert s.errors == []
-    return said, s.trace_hash
+    return said, s.trace.digest()
 
 
 def test_a_seed_decides_the_order() -> None:

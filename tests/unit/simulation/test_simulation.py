@@ -77,7 +77,7 @@ def test_a_check_that_is_taken_out_is_found_and_made_smaller(monkeypatch: pytest
     monkeypatch.setattr(outcome, "_is_own_commit", lambda *_: True)
     found = next(r for r in (run(draw("s3", seed)) for seed in range(10)) if r.violations)
     gone, smaller = shrink(found.plan, most_runs=8)
-    assert smaller.violations and gone and len(smaller.lines) < len(found.lines)
+    assert smaller.violations and gone and len(smaller.trace) < len(found.trace)
 
 
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def _application() -> str:
         return named
     ask = _session_name.get()
     name = "" if ask is None else ask()
-    return _program() if name in _USUAL_NAMES else name
+    return _program(sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-") else "python") if name in _USUAL_NAMES else name
 
 
 @functools.cache
@@ -134,7 +134,7 @@ def _host() -> str:
     return socket.gethostname()
 
 
-def _program() -> str:
-    """The name of the script or module that the interpreter runs."""
-    path = Path(sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-") else "python")
-    return path.parent.name if path.name == "__main__.py" else path.name
+@functools.cache
+def _program(file: str) -> str:
+    """The name of the script or module that is in a file."""
+    return (path.parent if (path := Path(file)).name == "__main__.py" else path).name
