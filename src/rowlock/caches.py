@@ -137,10 +137,10 @@ PLANS = Budget("plan_entries")
 TABLES = Budget("open_tables", largest_share=1)
 
 
-def _reset_after_fork() -> None:
-    """Empties the caches and renews their locks in a forked child: a thread of the parent may have held any lock."""
+def drop_all() -> None:
+    """Empties the caches and renews their locks, as in a forked child: a thread of the parent may have held any lock."""
     for budget in _budgets:
         budget._reset()
 
 
-threads.after_fork(_reset_after_fork)
+threads.after_fork(drop_all)

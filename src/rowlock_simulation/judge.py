@@ -142,7 +142,7 @@ class Verdict:
             if self.columns[-1] != serial.columns:
                 self.violations.append(f"I3: version {number} has the columns {self.columns[-1]}; by the log so far they are {serial.columns}")
                 return
-            if self.bags[-1] != wanted:
+            if dict.__ne__(self.bags[-1], wanted):  # Counter's own compares them element by element in Python
                 doing = ", ".join(self._of_txn[t].name for t in sorted(commit.txn_ids) if t in self._of_txn)
                 self.violations.append(
                     f"I3: version {number} ({doing}) is not what serial execution gives: it has {text_of(self.bags[-1] - wanted)} and lacks {text_of(wanted - self.bags[-1])}"

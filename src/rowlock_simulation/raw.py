@@ -95,7 +95,8 @@ class Raw:
 
     def bag_of(self, files: Mapping[str, Sequence[Mapping[str, Any]]]) -> Bag:
         """The rows of some files."""
-        return Counter(tuple(row.get(name) for name in self.stored_as.values()) for rows in files.values() for row in rows)
+        names = tuple(self.stored_as.values())
+        return Counter(tuple(map(row.get, names)) for rows in files.values() for row in rows)
 
 
 class RowIds:
@@ -126,7 +127,7 @@ class RowIds:
 
 def rows_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Bag:
     """Rows without order."""
-    return Counter(tuple(row[c] for c in columns) for row in rows)
+    return Counter(tuple(map(row.__getitem__, columns)) for row in rows)
 
 
 def text_of(bag: Bag) -> str:

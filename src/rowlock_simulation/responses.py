@@ -18,7 +18,7 @@ from rowlock.exceptions import (
     VersionNotFound,
 )
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile, Commit, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.actions import AddFile, Commit, FileKey, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock_simulation.memory.sql.script import Append, Delete, Merge, Optimize, Overwrite, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
@@ -102,7 +102,7 @@ class Folded:
 
     def __init__(self) -> None:
         self._versions: list[tuple[dict[tuple[str, str | None], Any], dict[str, int], Metadata | None, Protocol | None]] = []
-        self._files: dict[str, AddFile] = {}
+        self._files: dict[str, tuple[FileKey, Any]] = {}
         self._steps: dict[str, SetTransaction] = {}
         self._removed: dict[tuple[str, str | None], RemoveFile] = {}
         self._metadata: Metadata | None = None
@@ -114,10 +114,9 @@ class Folded:
         for remove in commit.removes:
             self._files.pop(remove.path, None)
             self._removed[remove.key] = remove
-        self._files |= {add.path: add for add in commit.adds}
+        self._files |= {add.path: (add.key, _fields_of(add)) for add in commit.adds}
         self._steps |= {step.app_id: step for step in commit.txns}
-        files = {add.key: _fields_of(add) for add in self._files.values()}
-        self._versions.append((files, {app: step.version for app, step in self._steps.items()}, self._metadata, self._protocol))
+        self._versions.append((dict(self._files.values()), {app: step.version for app, step in self._steps.items()}, self._metadata, self._protocol))
 
     def definition(self, version: int) -> tuple[Metadata, Protocol]:
         """Metadata and protocol of a version."""
@@ -140,7 +139,7 @@ class Folded:
 
     def tombstones(self, found: Sequence[RemoveFile], *, all_of_them: bool) -> Sequence[str]:
         """What is wrong with the removed files that the next checkpoint of the newest version would hold."""
-        real = self._removed.keys() - {add.key for add in self._files.values()}
+        real = self._removed.keys() - {key for key, _ in self._files.values()}
         keys = {remove.key for remove in found}
         wrong = keys - real if not all_of_them else keys ^ real
         return [f"removed files, by checkpoints or by the log alone: {sorted(wrong, key=str)}"] if wrong else []

@@ -71,7 +71,8 @@ class Trace(list[tuple[int, str, str]]):
 
     def digest(self) -> str:
         """Equal for equal schedules."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=16).hexdigest()
+        columns = ("\n".join(map(str, column)) for column in zip(*self, strict=True))
+        return hashlib.blake2b("\0".join(columns).encode(), digest_size=16).hexdigest()
 
 
 class Scheduler:
@@ -227,13 +228,13 @@ class Scheduler:
         while self._tasks:
             while self._due:
                 at_us, _, _, what, token = heapq.heappop(self._due)
+                if isinstance(what, Task) and (what.token != token or what not in self._tasks):
+                    continue
+                if at_us > self.now_us:
+                    self.now_us = at_us
                 if isinstance(what, Task):
-                    if what.token != token or what not in self._tasks:
-                        continue
-                    self.now_us = max(self.now_us, at_us)
                     what.token += 1
                     return what
-                self.now_us = max(self.now_us, at_us)
                 if not self.ended:
                     what()
             if self.ended:

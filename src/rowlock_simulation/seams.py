@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from rowlock import clock, threads
+from rowlock import caches, clock, threads
 from rowlock_simulation.scheduler import START_MS, Crashed, Process, Scheduler, Task
 
 T = TypeVar("T")
@@ -181,4 +181,7 @@ class SimulatedThreads(threads.SystemThreads):
 def simulated(scheduler: Scheduler) -> Iterator[Scheduler]:
     """Puts the scheduler in charge of time, randomness, threads and locks for the whole process, until the block ends."""
     with clock.use(SimulatedClock(scheduler)), threads.use(SimulatedThreads(scheduler)):
-        yield scheduler
+        try:
+            yield scheduler
+        finally:
+            caches.drop_all()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ from rowlock.exceptions import ConstraintViolated, MultipleMatches
 from rowlock_simulation.memory.sql.expressions import Relation, compile_expression
 from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 
-_compiled = functools.lru_cache(maxsize=4096)(compile_expression)
 Row = dict[str, Any]
 State = tuple[list[Row], tuple[str, ...], tuple[str, ...], frozenset[str], dict[str, int]]
 
@@ -182,9 +181,13 @@ class SerialTable:
 
 def value_of(sql: str, target: Row | None, source: Row | None = None) -> Any:
     """The value of an expression over a row of the table (t), a row of a source (s), or a pair of them."""
-    named = [(alias, row) for alias, row in (("t", target), ("s", source)) if row is not None]
-    scope = tuple(Relation(alias, tuple(row)) for alias, row in named)
-    return _compiled(sql, scope)([row for _, row in named])
+    rows = [row for row in (target, source) if row is not None]
+    return _compiled(sql, target is not None, *map(tuple, rows))(rows)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(sql: str, has_target: bool, *columns: tuple[str, ...]) -> Callable[[Sequence[Row]], Any]:
+    return compile_expression(sql, tuple(map(Relation, ("t", "s") if has_target else ("s",), columns)))
 
 
 def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from rowlock_simulation.servers.dynamodb import DynamoDbRequests, DynamoDbTable
 from rowlock_simulation.servers.s3 import Bucket, S3Requests
 from rowlock_simulation.wire import Counted, Wire, counted_of
 
+_address = functools.cache(parse)
 _CALM = Weather(0.01, 0.01, 1000)
 
 
@@ -49,7 +51,7 @@ class S3Server:
     def __init__(self, *, conditional_commits: bool = True, table: str = "table") -> None:
         self.history, self._within = History(), "" if table == "table" else f"{table}/"
         self._bucket = Bucket(self.history, conditional_commits=conditional_commits)
-        self._address, self._settings = parse(f"s3://simulated/{table}"), Settings("s3", {})
+        self._address, self._settings = _address(f"s3://simulated/{table}"), Settings("s3", {})
 
     def store(self, wire: Wire) -> ObjectStore:
         return RemoteStore(self._address, self._settings, S3Requests(self._bucket, wire, self._within))

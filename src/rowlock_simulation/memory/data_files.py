@@ -54,7 +54,8 @@ class DataFiles:
         """All physical rows of a file under logical column names, with the partition columns."""
         stored = self._stored(file.path)
         constants = typed_partition(file.partition_values, schema)
-        return [{f.name: constants[f.name] if f.name in constants else row.get(f.physical_name) for f in schema.fields} for row in stored]
+        names = [(f.name, f.physical_name) for f in schema.fields]
+        return [{name: constants[name] if name in constants else row.get(physical) for name, physical in names} for row in stored]
 
     def at(self, columns: MaterializedColumns) -> Materialized:
         """A function that reads the row ids and commit versions of rows from these columns of their file."""
@@ -122,8 +123,8 @@ class DataFiles:
     ) -> AddFile:
         folder = "/".join(p for p in (within, paths.partition_directory(partition)) if p)
         path = f"{folder}/part-{clock.new_id()}.json" if folder else f"part-{clock.new_id()}.json"
-        fields = [f for f in snapshot.schema.fields if f.physical_name not in partition]
-        stored = [{f.physical_name: row[f.name] for f in fields} for row in rows]
+        names = [(f.name, f.physical_name) for f in snapshot.schema.fields if f.physical_name not in partition]
+        stored = [{physical: row[name] for name, physical in names} for row in rows]
         body = orjson.dumps([{**row, **ids} for row, ids in zip(stored, more, strict=True)])
         self._store.put(path, body)
         return AddFile(path, partition, len(body), clock.now_ms(), True, statistics_of(stored, snapshot))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -128,6 +129,11 @@ class S3Requests:
         return self._send("list", folder, shown, ("stale list",), shown)
 
 
+@functools.lru_cache(64)
+def _time(seconds: int) -> datetime.datetime:
+    """A time as S3 says it, which has seconds."""
+    return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
+
+
 def _info(key: str, size: int, at_us: int, tag: str) -> ObjectInfo:
-    at = datetime.datetime.fromtimestamp((START_MS + at_us // 1000) // 1000, tz=datetime.UTC)  # S3 has seconds
-    return {"path": key, "size": size, "last_modified": at, "e_tag": tag, "version": None}
+    return {"path": key, "size": size, "last_modified": _time((START_MS + at_us // 1000) // 1000), "e_tag": tag, "version": None}
