@@ -53,7 +53,7 @@ def follow_moves(
 
     `known` and `after` are the files among `paths` as the transaction last saw them, and as they are at the head.
     """
-    seen = {p: live_slice(f, vector_of) for p, f in known.items()}
+    seen = {p: live_slice(f, vector_of) for p, f in sorted(known.items())}  # whatever the hashes of the paths are, vectors are read in one order
     gone: list[Slice] = []
     rows = 0
     found = False
