@@ -118,7 +118,7 @@ class Nodes:
             condition = named("DELTA_TABLE_ONLY_OPERATION", tableName=name, operation=operation)
         else:
             condition = not_found(name, self.spark.catalog.currentDatabase())
-        return NameNotFound(f"{'.'.join(parts)} is no Delta table: {operation} works on these only", condition=condition)
+        return NameNotFound(f"{'.'.join(parts)} is no Delta table: {operation} works on these only; correct the name or use delta.`path`", condition=condition)
 
     def is_view(self, parts: Sequence[str] | None) -> bool:
         """Whether a name is that of a view, a temporary one too."""
