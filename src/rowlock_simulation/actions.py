@@ -34,7 +34,7 @@ from rowlock_simulation.memory.columns import planned
 from rowlock_simulation.memory.engine import MemoryEngine
 from rowlock_simulation.memory.sql.script import Append, Optimize, Overwrite, Script, Update, render
 from rowlock_simulation.memory.statements import operation, parameters, run, statements_of
-from rowlock_simulation.scheduler import Scheduler
+from rowlock_simulation.scheduler import START_MS, Scheduler
 
 Kind = Literal[
     "statements",
@@ -68,7 +68,9 @@ class Action:
              number that is reserved for each; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
     feature  for `drop feature`: its name; `truncates` where what older versions hold of it goes first
-    columns  for `replace`: those that there are from then on
+    columns  for `replace`: those that there are from then on; `partitioned` by these
+    early    for `read and write`: it reads before its transaction begins
+    both     for `travel`: it names a version and a time at once
     alter    a change of the columns or the constraints: its verb, and the names that it takes
     grows    the column that it adds to the table in the same commit, where the table has none of this name
     posts    an append that is handed to other processes as if they had been in each other's way just now
@@ -102,6 +104,9 @@ class Action:
     feature: str = ""
     truncates: bool = False
     columns: tuple[str, ...] = ()
+    partitioned: tuple[str, ...] = ()
+    early: bool = False
+    both: bool = False
     alter: tuple[str, ...] = ()
     batches: int = 0
     pause_s: float = 0.0
@@ -197,6 +202,8 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
             done.receipt = _replace(action, table)
         case "alter":
             done.receipt = _alter(table, *action.alter)
+        case "checkpoint" if "as_json" in action.options:
+            foreign.write_checkpoint(table)
         case "checkpoint":
             head = table.refresh()  # first: where the table was made again, its log is another
             table.state.log.write_checkpoint(head)
@@ -258,6 +265,7 @@ def _number(action: Action, table: Table, done: Done) -> Receipt:
     """Appends rows whose numbers are reserved by a commit before."""
 
     def plan(base: Snapshot) -> tuple[Sequence[Statement], dict[str, Any]]:
+        Numbers(table.state, ()).take(1)  # as every write asks, of a table without such columns, too
         done.reserved.append(Numbers(table.state, identity_columns(base.schema)).take(len(numbered(action, 0).rows))["w"])
         return statements_of(planned(numbered(action, done.reserved[-1]), base), base), {}
 
@@ -285,7 +293,7 @@ def _replace(action: Action, table: Table) -> Receipt:
         assert isinstance(table.statement_engine, MemoryEngine)
         return [add for add, _ in table.statement_engine.files.write(rows, draft)], ()
 
-    return replacement.overwrite_schema(table.state, schema, (), write, app=action.step)
+    return replacement.overwrite_schema(table.state, schema, action.partitioned, write, app=action.step)
 
 
 def _alter(table: Table, verb: str, *names: str) -> Receipt:
@@ -295,8 +303,8 @@ def _alter(table: Table, verb: str, *names: str) -> Receipt:
             return alteration.add_columns(state, engine, [StructField(names[0], PrimitiveType("long"), nullable=verb == "add")])
         case "rename":
             return alteration.rename_column(state, engine, names[:1], names[1])
-        case "drop":
-            return alteration.drop_columns(state, engine, [names])
+        case "drop" | "drop all":
+            return alteration.drop_columns(state, engine, [(name,) for name in names])
         case "add constraint":
             return alteration.add_constraint(state, engine, *names)
         case "set not null" | "drop not null":
@@ -341,13 +349,17 @@ def _read_and_write(action: Action, table: Table, scheduler: Scheduler, done: Do
     options = Options(**action.options)
 
     def carry_out(staging: StagingTransaction) -> Receipt:
+        seen = Done()
+        if action.early:
+            read(table, table.refresh(), scheduler, seen)
+            scheduler.pause(2 * scheduler.random.random())
         staging.will_read()
         txn = staging.txn
-        txn.note_read()
-        seen = Done()
-        read(table, txn.base, scheduler, seen)
-        assert seen.rows is not None
-        done.bases = {0: txn.base.version}
+        txn.note_read(seen.version)
+        if not action.early:
+            read(table, txn.base, scheduler, seen)
+        assert seen.rows is not None and seen.version is not None
+        done.bases = {0: seen.version}
         serial = SerialTable(txn.base.schema.names, rows=seen.rows)
         serial.run(*(action.scripts if action.sums is None else [summed(seen.rows, action.sums)]))
         before = {row["k"]: row for row in seen.rows}
@@ -383,8 +395,8 @@ def _travel(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
     """Reads an older version: by its number, or by the time at which the log says that it was committed, with the history that leads to it."""
     log, newest = table.state.log, table.refresh().version
     version = max(0, newest - action.back)
-    if not action.by_time:
-        return read(table, log.at(version), scheduler, done)
+    if action.both or not action.by_time:
+        return read(table, snapshot_of(table.state, version, START_MS if action.both else None), scheduler, done)
     times = log.commit_times()
     if version not in dict(times):
         return  # it was cleaned up meanwhile

@@ -73,6 +73,9 @@ def changed_otherwise(action: Action, operation: str, before: Defined, after: De
         return None
     elif action.kind == "statements" and action.grows and action.grows not in before.fields:
         columns.append((action.grows, "long", True, None, None))
+    elif action.kind == "replace":
+        wanted = tuple(name.lower() for name in action.partitioned)
+        return f"{action} is partitioned by {after.metadata.partition_columns}" if after.metadata.partition_columns != wanted else None
     elif action.kind not in ("statements", "foreign", "read and write"):
         return None
     if columns != after.columns:

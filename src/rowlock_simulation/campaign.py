@@ -42,7 +42,8 @@ class Summary:
         self.points += result.points
         self.commits += result.commits
         self.faults += result.met.total()
-        self.short += result.points < LEAST_POINTS or result.transactions < LEAST_COMMITS or result.met.total() < LEAST_FAULTS
+        fair = bool(result.plan.faults) and result.met.total() < LEAST_FAULTS
+        self.short += result.points < LEAST_POINTS or result.transactions < LEAST_COMMITS or fair
         self.seconds += seconds
         self.hashes.add(result.trace_hash)
         if result.violations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock import clock
 from rowlock.log.cleanup import clean_up
 from rowlock.log.replay import read_commit
 from rowlock.log.segment import complete_checkpoints, list_log
@@ -11,7 +12,7 @@ from rowlock.protocol.names import LAST_CHECKPOINT, LogFile
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.responses import Folded
 
-_DAY_MS = 86_400_000
+_DAY_MS, _LATER_S = 86_400_000, 120
 
 
 def badly_cleaned(table: Table, folded: Folded) -> list[str]:
@@ -19,6 +20,7 @@ def badly_cleaned(table: Table, folded: Folded) -> list[str]:
     head, store = table.refresh(), table.state.store
     if head.properties.protected_before:
         return []  # then not only times count
+    clock.sleep(_LATER_S)  # what was committed last is not within the minute that is always spared
     table.state.log.write_checkpoint(head)
     before, horizon = list_log(store), (store.modified_ms(LAST_CHECKPOINT) or 0) - head.properties.log_retention_ms
     horizon -= horizon % _DAY_MS

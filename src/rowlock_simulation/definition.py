@@ -12,6 +12,7 @@ NEEDS = {
     "delta.enableTypeWidening": "typeWidening",
 }
 """The table feature that a property needs where it is true."""
+DEFINES = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CHANGE COLUMN", "ADD COLUMNS", "DROP COLUMNS", "RENAME COLUMN")
 CHANGES = ("UPDATE", "DELETE", "MERGE", "OPTIMIZE")
 """Operations that commit no version where they find nothing to do."""
 SINCE = "delta.inCommitTimestampEnablementVersion"
@@ -57,6 +58,8 @@ class Definition:
         wrong += self._unlisted(commit)
         if commit.info is not None and commit.info.operation in CHANGES and not (commit.adds or commit.removes or commit.txns or commit.metadata):
             wrong.append(f"empty: version {commit.version} is of {commit.info.operation}, and changes nothing")
+        if commit.info is not None and commit.info.operation in DEFINES and not (commit.metadata or commit.protocol):
+            wrong.append(f"empty: version {commit.version} is of {commit.info.operation}, and defines nothing")
         begins = commit.version > 0 and not stamped and self._is_true("delta.enableInCommitTimestamps")
         if begins and (since := self._metadata.configuration.get(SINCE)) != str(commit.version):
             wrong.append(f"time: version {commit.version} begins in-commit timestamps, and says {since}")

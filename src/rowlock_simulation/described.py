@@ -14,7 +14,7 @@ from rowlock_simulation.history import History
 from rowlock_simulation.memory.sql.script import Append, Optimize
 
 _LEVELS = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
-_PRESERVED, _PLACED = "delta.rowTracking.preserved", "compactedInto"
+_PRESERVED, PLACED = "delta.rowTracking.preserved", "compactedInto"
 _STRUCTS = "delta.checkpoint.writeStatsAsStruct"
 _SUSPENDED = "delta.rowTrackingSuspended"
 
@@ -37,7 +37,7 @@ def misdescribed(commit: Commit, action: Action, before: Defined) -> Iterator[st
             yield f"{_PRESERVED} is {preserved}, where row tracking is {'assigned' if tracked else 'off'}"
     if commit.metadata == before.metadata and action.kind not in ("restore", "clone"):
         yield "it has the definition again that there was"
-    if any(remove.data_change and _PLACED in (remove.tags or {}) for remove in commit.removes):
+    if any(remove.data_change and PLACED in (remove.tags or {}) for remove in commit.removes):
         yield "a file whose rows changed says where they moved"
 
 
@@ -47,6 +47,8 @@ def unasked(history: History, versions: Sequence[Defined]) -> list[str]:
     wrong = {
         "a checksum": [] if CHECKSUMS in asked else [k for k in history.objects if k.endswith(".crc")],
         "a manifest": [] if MANIFESTS in asked else [k for k in history.objects if k.startswith("_symlink_format_manifest")],
-        "statistics as structs": [] if _STRUCTS in asked else [k for k, data in history.objects.items() if ".checkpoint." in k and has_structs(data)],
+        "statistics as structs": []
+        if _STRUCTS in asked
+        else [k for k, data in history.objects.items() if ".checkpoint." in k and k.endswith(".parquet") and has_structs(data)],
     }
     return [f"{what}: {min(keys)} was written, and no version asks for it" for what, keys in wrong.items() if keys]

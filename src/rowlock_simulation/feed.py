@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from rowlock.conflict.change_feed import CHANGE_TYPE
+from rowlock.protocol import paths
 from rowlock.protocol.actions import Commit
 
 Bag = Counter[tuple[Any, ...]]
@@ -28,7 +29,7 @@ class Feed:
         self.changes: dict[str, Bag] = {}
         for action in commit.cdc:
             partition = {c: None if value is None else int(value) for c, value in action.raw["partitionValues"].items()}
-            for row in orjson.loads(read(action.raw["path"])):
+            for row in orjson.loads(read(paths.decode(action.raw["path"]))):
                 self._take(row[CHANGE_TYPE], _bag(({**row, **partition},), stored))
         for path in went.keys() | came.keys() if not commit.cdc else ():
             gone, born = _bag(went.get(path, ()), before), _bag(came.get(path, ()), stored)

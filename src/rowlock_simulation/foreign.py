@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from rowlock import clock
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException
@@ -25,14 +27,16 @@ from rowlock_simulation.memory.statements import operation, parameters
 from rowlock_simulation.serial import SerialTable
 
 TRIES = 10
+NAME = "ofActor"
+"""The parameter of an operation by which the judge knows a commit that has no txnId."""
 UNKNOWN = ("delta.enableRowTracking", "delta.enableChangeDataFeed", "delta.enableInCommitTimestamps")
 """Properties of tables that this engine does not write to."""
 
 
-def commit(table: Table, script: Script, txn_id: str, *, claims_blind: bool = False) -> int | None:
+def commit(table: Table, script: Script, txn_id: str, *, claims_blind: bool = False, nameless: bool = False) -> int | None:
     """Runs a script as another engine would; the version that it became, None where it changed nothing.
 
-    `claims_blind`: its commitInfo calls it a blind append, whatever it is.
+    `claims_blind`: its commitInfo calls it a blind append, whatever it is; `nameless`: it has no txnId.
 
     Raises DeltaConcurrentModificationException after TRIES lost puts, and CommitUnknown where the answer to a put did not arrive.
     """
@@ -46,8 +50,8 @@ def commit(table: Table, script: Script, txn_id: str, *, claims_blind: bool = Fa
         if not actions:
             return None
         info: Mapping[str, Any] = {
-            "timestamp": clock.now_ms(), "operation": operation(script), "operationParameters": parameters(script), "readVersion": base.version,
-            "isolationLevel": "Serializable", "isBlindAppend": claims_blind or isinstance(script, Append), "engineInfo": "Another-Engine/1.0", "txnId": txn_id,
+            "timestamp": clock.now_ms(), "operation": operation(script), "readVersion": base.version, "operationParameters": {**parameters(script), **({NAME: txn_id} if nameless else {})},
+            "isolationLevel": "Serializable", "isBlindAppend": claims_blind or isinstance(script, Append), "engineInfo": "Another-Engine/1.0", **({} if nameless else {"txnId": txn_id}),
         }  # fmt: skip
         key, data = commit_key(base.version + 1), serialize_commit(CommitInfo(info), *actions)
         outcome = log.store.put_if_absent(key, data)
@@ -80,6 +84,19 @@ def _changes(table: Table, base: Snapshot, script: Script) -> Iterator[AddFile |
         if serial.rows != before:
             yield file.removed(clock.now_ms(), True)
             yield from (add for add, _ in files.write(serial.rows, base))
+
+
+def write_checkpoint(table: Table) -> None:
+    """Writes a V2 checkpoint of the newest version as JSON, without sidecars, where the table allows that."""
+    log = TableLog(table.state.log.store)
+    head = log.latest()
+    if "v2Checkpoint" not in (head.protocol.writer_features or ()):
+        return
+    files: list[Any] = [*(replace(f, data_change=False) for f in head.files.adds()), *log.tombstones(head)]
+    lines = [orjson.dumps({"checkpointMetadata": {"version": head.version}}) + b"\n"]
+    for action in (head.protocol, head.metadata, *head.txns.values(), *head.domains.values(), *files):
+        lines.append(serialize_commit(CommitInfo({}), action).partition(b"\n")[2])
+    log.store.put(f"{commit_key(head.version)[:-5]}.checkpoint.{clock.new_id()}.json", b"".join(lines))
 
 
 def padded(rows: Sequence[Literals], width: int) -> tuple[Literals, ...]:

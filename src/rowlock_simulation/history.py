@@ -6,6 +6,9 @@ from rowlock.protocol.names import commit_key
 from rowlock_simulation.arrow_files import table_ids
 from rowlock_simulation.wire import is_commit
 
+LOCKS = "_rowlock/locks"
+"""The folder of leases and turns."""
+
 
 class History:
     """Every object that was ever written, and what happened to commit files."""
@@ -21,6 +24,9 @@ class History:
         """When each commit file was first there."""
         self.lost_from: str | None = None
         """The first commit file that was seen and went with the machine's power."""
+        self.leases: list[tuple[int, bytes]] = []
+        self.turns: list[tuple[int, bytes]] = []
+        """Every state of the leases and of the turns, and when it was written, in virtual microseconds."""
         self.table = 0
         """How many tables were dropped here before this one."""
         self.overtaken = False
@@ -31,12 +37,17 @@ class History:
         self.table += 1
         self.deleted_keys |= self.objects.keys()
         self.commits, self.committed_us, self.deletions, self.lost_from = {}, {}, [], None
+        self.leases, self.turns = [], []
 
     def written(self, key: str, data: bytes, now_us: int) -> None:
         """Notes a write; a commit file that is written over is a violation of I1."""
         self.objects[key] = data
         self.deleted_keys.discard(key)
         name = key.rpartition("/")[2]
+        if key.startswith(f"{LOCKS}/leases"):
+            self.leases.append((now_us, data))
+        if key.startswith(f"{LOCKS}/turn"):
+            self.turns.append((now_us, data))
         follows = name[:20].isdigit() and (is_commit(key) or ".checkpoint." in name) and int(name[:20]) - is_commit(key)
         if self.table and follows is not False and follows >= 0 and commit_key(follows) not in self.commits:
             self.overtaken = True

@@ -17,8 +17,10 @@ from rowlock.protocol.actions import Commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.properties import TableProperties
 from rowlock.transaction.transaction import Table
+from rowlock_simulation.accounts import followed_too_many, misexplained, misnamed, misrecorded, misreported, ran_in_vain, refused_in_vain
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.altered import Defined, changed_otherwise, changes_all, refused_without_reason
+from rowlock_simulation.calm import disturbed, locked_otherwise, taken_too_early
 from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.described import misdescribed, unasked
@@ -28,7 +30,7 @@ from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.memory.sql.script import Append
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
-from rowlock_simulation.policies import goes_by_rows, overlooked, raises, unfounded
+from rowlock_simulation.policies import overlooked, passes_over_rows, raises, unfounded
 from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.responses import Folded, counted, files_counted, miscounted, without_reason
 from rowlock_simulation.retention import wrongly_deleted
@@ -169,6 +171,10 @@ class Verdict:
             wrong = changed_otherwise(done[0], str(commit.info.operation), *self._defined[-2:])
             self.violations += [f"definition: in version {commit.version} {wrong}"] if wrong else []
             self.violations += [f"commitInfo of version {commit.version} ({done[0]}): {text}" for text in misdescribed(commit, done[0], self._defined[-2])]
+            o = self._of_txn[next(iter(commit.txn_ids))]
+            self.violations += [f"commitInfo of version {commit.version} ({o.name}): {text}" for text in misnamed(commit, o)]
+            if (vain := ran_in_vain(commit, o, self._defined, self._commits)) is not None:
+                self.violations.append(f"{o.name} was run again over the versions {vain}, in which nothing changed that it goes by")
 
     def _check_feed(self, version: int) -> None:
         """The change data feed of a version is what it differs in from the one before."""
@@ -220,11 +226,20 @@ class Verdict:
                 serial.run(summed(states[outcome.done.bases[0]][0], outcome.action.sums))
             else:
                 self._check_metrics(serial, commit, outcome)
-                if goes_by_rows(outcome.action) and overlooked(outcome.action, states[outcome.read_at[txn_id]], states[-1], self._plan.generated):
-                    self.violations.append(
-                        f"policy: version {commit.version} ({outcome.name}) passes over what changed since version {outcome.read_at[txn_id]}"
-                    )
+                self._check_policy(states, commit, outcome, txn_id)
                 serial.run(*outcome.action.scripts)
+
+    def _check_policy(self, states: Sequence[State], commit: Commit, outcome: Outcome, txn_id: str) -> None:
+        """A statement passes over nothing that its policy is to notice, and its rows followed others only as far as there were some."""
+        if not outcome.action.scripts or (read := outcome.read_at.get(txn_id)) is None:
+            return
+        action, version = outcome.action, commit.version
+        between = [(self.columns[v], self.shown[v].came, self.shown[v].changes) for v in range(read + 1, version)] if raises(action) else []
+        over = raises(action) and overlooked(action, states[read], states[-1], self._plan.generated)
+        if over or any(passes_over_rows(action, columns, came, removes=removes) for columns, came, removes in between):
+            self.violations.append(f"policy: version {version} ({outcome.name}) passes over what changed since version {read}")
+        if followed_too_many(outcome, commit, self._commits[read + 1 : version], states[read:], self._plan.generated):
+            self.violations.append(f"receipt of {outcome.name}: more rows followed a compaction than it touches")
 
     def _check_level(self, states: Sequence[State], version: int, outcome: Outcome, sums: tuple[str, int, int, int]) -> None:
         """What was read is what the level of isolation promises at this place in the log."""
@@ -258,6 +273,7 @@ class Verdict:
     def check_outcomes(self) -> None:
         """What was acknowledged is there once; what was reported as failed is nowhere (I2); steps of applications are done once."""
         versions: dict[str, list[int]] = {}
+        by_version = {commit.version: commit for commit in self._commits}
         for commit in self._commits:
             for txn_id in commit.txn_ids:
                 versions.setdefault(txn_id, []).append(commit.version)
@@ -278,11 +294,14 @@ class Verdict:
                 self.violations.append(f"{o.name} failed without a reason: {o.detail}")
             if not o.action.wrong and self._history.lost_from is None:  # else it may have met what was not durable yet
                 self._check_reasons(o)
+                self._check_accounts(o, by_version)
             if self._fails_by_others(o):
                 self.violations.append(f"{o.name} failed by what others did, under a policy that keeps on: {o.detail}")
             if len(at) > 1 and o.action.kind not in _SEVERAL:
                 self.violations.append(f"I2: {o.name} is in versions {at}")
         self.violations += unasked(self._history, self._defined) if not self._history.table else []
+        self.violations += misrecorded(self._history, self._outcomes, versions)
+        self.violations += [*disturbed(self._plan, self._history, self._outcomes, self._commits, self._defined), *taken_too_early(self._history)]
         self._check_steps()
         self._check_progress()
         self._check_numbers()
@@ -295,6 +314,14 @@ class Verdict:
             self.violations.append(f"{o.name} was refused for what is not so: {o.detail}")
         if o.status == "failed" and raises(o.action) and o.read_at and unfounded(o.action, o.error, *self._read_and_met(o), self._plan.generated):
             self.violations.append(f"{o.name} failed by what others did to other rows: {o.detail}")
+
+    def _check_accounts(self, o: Outcome, commits: Mapping[int, Commit]) -> None:
+        """What an action tells of itself and of others, by its receipt or its error, is so."""
+        self.violations += [f"receipt of {o.name}: {text}" for text in misreported(o, commits)]
+        self.violations += [f"I7: {o.name} {text}" for text in [locked_otherwise(o)] if text is not None]
+        self.violations += [f"error of {o.name}: {text}" for text in misexplained(o, commits, self.states)]
+        if o.read_at and refused_in_vain(o, self._defined, self._versions_from(list(o.read_at.values())[-1] + 1, o)):
+            self.violations.append(f"{o.name} was refused for a definition that did not change: {o.detail}")
 
     def _met(self, o: Outcome) -> Sequence[Defined]:
         """The versions that an action may have met, by what had been acknowledged when it began and what was there when it ended."""
@@ -376,7 +403,9 @@ class Verdict:
     def _is_in_log(self, shown: Commit) -> bool:
         """Whether a commit of the history is the one that the log has; one that was not durable when it was read may be gone."""
         lost = self._history.lost_from is not None and commit_key(shown.version) >= self._history.lost_from
-        return lost or shown.info == next((c.info for c in self._commits if c.version == shown.version), None)
+        return (
+            lost or (shown.info is not None and shown.txn_id is None) or shown.info == next((c.info for c in self._commits if c.version == shown.version), None)
+        )
 
 
 def _check_head(verdict: Verdict, table: Table) -> None:

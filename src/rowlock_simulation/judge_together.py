@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException
+from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput
 from rowlock.maintenance.settle import settle_by_hand
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.prepared import closed_in, open_version, prepared_by, prepared_in
 from rowlock.protocol.properties import TableProperties
 from rowlock.transaction.two_phase.close import open_in
+from rowlock_simulation.accounts import misreported
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.feed import Bag
 from rowlock_simulation.history import History
@@ -169,6 +170,9 @@ class _Verdict:
                 is_written = open_.staged is not None or open_.post is not None
                 if marker["decided"] is not None:
                     log.prepared[txn_id] = open_.version, commit.version
+                tables = [{"table": open_.home.table, "id": open_.home.id, "version": marker["decided"]}] * (marker["decided"] != "by hand")
+                if has_data and _record(commit).get("tables") != tables:
+                    self._report(f"t{log.number}: version {commit.version} is recorded as decided in {_record(commit).get('tables')}, and was in {tables}")
                 if has_data != (is_written and marker["decided"] is not None):
                     self._report(f"t{log.number}: version {commit.version} closes {self._named(txn_id)} with{'' if has_data else 'out'} data")
                 open_ = None
@@ -182,6 +186,7 @@ class _Verdict:
 
     def check_outcomes(self) -> None:
         """What was acknowledged is in all of its tables, once; what was reported as failed is nowhere (I2), and nothing is there by half (I1)."""
+        by_version = [{c.version: c for c in log.commits} for log in self._logs]
         for o in self._outcomes:
             at = [(log.number, c.version) for log in self._logs for c in log.commits for t in o.txn_ids if t in c.txn_ids]
             expired = self._plan.night_s > 0 and o.action.kind == "travel together" and "is not there" in str(o.error)
@@ -189,12 +194,17 @@ class _Verdict:
                 self._report(f"{o.name} met an error that is no part of the API: {type(o.error).__name__}: {o.error}")
             if o.status in ("failed", "nothing") and at:
                 self._report(f"I2: {o.name} ended as {o.status} ({o.detail}), and is in {at}")
+            if type(o.error) is InvalidInput and not o.action.wrong:
+                self._report(f"{o.name} failed without a reason: {o.detail}")
+            if o.action.wrong and o.status in ("committed", "nothing"):
+                self._report(f"{o.name} was carried out, which no tables allow: {o.action}")
             if o.action.kind == "together":
                 self._check_together(o, at)
             elif o.status == "committed" and at != [(o.action.table, o.done.committed)]:
                 self._report(f"I2: {o.name} was acknowledged as version {o.done.committed} of t{o.action.table}, and is in {at or 'none'}")
             elif len(at) > 1:
                 self._report(f"I2: {o.name} is in {at}")
+            self.violations += [f"receipt of {o.name}: {text}" for text in misreported(o, by_version[o.action.table])]
         self._check_steps()
 
     def _check_together(self, o: Outcome, at: Sequence[tuple[int, int]]) -> None:
@@ -206,6 +216,8 @@ class _Verdict:
             there = {self._logs[n].root: v for n, v in at}
             if not at or {r: v for r, v in there.items() if r in acknowledged} != acknowledged or set(there) - set(acknowledged) - set(pending):
                 self._report(f"I2: {o.name} was acknowledged as the versions {acknowledged}, pending {pending}, and is in {at or 'none'}")
+            if "committed together" not in (shown := repr(o.done.together)) or not all(f"committed as version {v}" in shown for v in acknowledged.values()):
+                self._report(f"the text of the receipt of {o.name} is {shown}")
 
     def _check_steps(self) -> None:
         for log in self._logs:

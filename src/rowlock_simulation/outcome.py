@@ -23,13 +23,16 @@ class Outcome:
     """The same for each of its transactions."""
     txn_ids: list[str] = field(default_factory=list)
     read_at: dict[str, int] = field(default_factory=dict)
+    phases: list[str] = field(default_factory=list)
+    """The phases of its transactions, in their order."""
     done: Done = field(default_factory=Done)
     error: Exception | None = None
     began_at: int = 0
     ended_at: int = 0
     """The scheduling points between which it happened."""
+    began_us: int = 0
     until_us: int = 0
-    """When it ended, in virtual microseconds."""
+    """When it began and ended, in virtual microseconds."""
 
     @property
     def name(self) -> str:

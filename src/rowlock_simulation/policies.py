@@ -1,9 +1,10 @@
-"""Judges the policies `fail` and `rerun` by row: a statement is committed where it changes the same rows as on the version that it has read, and fails only where not."""
+"""Judges the policies `fail` and `rerun`: a statement is committed where it changes the same rows as on the version that it has read, and by row fails only where not."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from rowlock.exceptions import (
     ConcurrentDeleteReadException,
@@ -15,7 +16,9 @@ from rowlock.exceptions import (
     RowlockError,
 )
 from rowlock_simulation.actions import Action
-from rowlock_simulation.serial import SerialTable, State, bag
+from rowlock_simulation.feed import Bag
+from rowlock_simulation.memory.sql.script import Delete, Update
+from rowlock_simulation.serial import Row, SerialTable, State, bag, value_of
 
 _NOT_BY_ROWS = (MetadataChangedException, ProtocolChangedException, ConcurrentTransactionException, ConcurrentWriteException)
 
@@ -43,6 +46,18 @@ def overlooked(action: Action, read: State, before: State, generated: Mapping[st
     return bool(then - now) if action.options.get("isolation") == "snapshot" else then != now
 
 
+def passes_over_rows(action: Action, columns: tuple[str, ...], came: Bag, *, removes: bool) -> bool:
+    """Whether a statement by file was committed although another version, which `removes` files or not, had brought rows where it reads."""
+    script, level = action.scripts[0], action.options.get("isolation", "serializable")
+    if action.options["granularity"] != "file" or level == "snapshot" or (level == "write_serializable" and not removes):
+        return False
+    if not isinstance(script, (Update, Delete)):
+        return False
+    with suppress(RowlockError, KeyError):  # it names a column that is not there
+        return any(script.where is None or value_of(script.where, dict(zip(columns, row, strict=True))) is True for row in came)
+    return False
+
+
 def unfounded(action: Action, error: Exception | None, read: State, met: Iterable[State], generated: Mapping[str, str]) -> bool:
     """Whether a statement was refused for a conflict although it changes the same rows in every version that it may have met.
 
@@ -58,9 +73,15 @@ def unfounded(action: Action, error: Exception | None, read: State, met: Iterabl
 
 def _changes(action: Action, state: State, generated: Mapping[str, str]) -> Counter[str] | None:
     """The rows that the statement would change in a version, with their new images; None where it cannot be carried out there."""
+    found = touched(action, state, generated)
+    return None if found is None else Counter(map(str, found))
+
+
+def touched(action: Action, state: State, generated: Mapping[str, str]) -> list[tuple[Row | None, Row | None]] | None:
+    """(old row, new row) of each row that the statement would change in a version; None where it cannot be carried out there."""
     rows, columns, checks, not_null, defaults = state
     try:
-        return SerialTable(columns, not_null, [{c: row[c] for c in columns} for row in rows], checks, defaults, dict(generated)).changes(action.scripts[0])
+        return SerialTable(columns, not_null, [{c: row[c] for c in columns} for row in rows], checks, defaults, dict(generated)).touched(action.scripts[0])
     except (RowlockError, KeyError):
         return None
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from pyroaring import BitMap64
 
 from rowlock.protocol import deletion_vector as vectors
-from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.actions import AddFile, Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.schema import parse_schema
 from rowlock_simulation.feed import Bag, Feed
+from rowlock_simulation.foreign import NAME
 from rowlock_simulation.history import History
 from rowlock_simulation.roles import APPENDS, UPSERTS
 
@@ -22,7 +24,13 @@ TOMBSTONES = "Deletion Vector Tombstones"
 
 def commits_of(history: History) -> list[Commit]:
     by_version = {int(key.rpartition("/")[2][:20]): data for key, data in history.commits.items()}
-    return [parse_commit(v, by_version[v], "simulated") for v in sorted(by_version)]
+    return [_named(parse_commit(v, by_version[v], "simulated")) for v in sorted(by_version)]
+
+
+def _named(commit: Commit) -> Commit:
+    """The commit with the transaction of another engine that gives its commits no names."""
+    by = commit.info.raw.get("operationParameters", {}).get(NAME) if commit.info is not None else None
+    return commit if by is None or commit.info is None else replace(commit, info=CommitInfo({**commit.info.raw, "txnId": by}))
 
 
 class Raw:
@@ -33,6 +41,7 @@ class Raw:
         self._rows: dict[str, tuple[str | None, list[Mapping[str, Any]]]] = {}
         self._ids: dict[str, list[tuple[int, int]]] = {}
         self._id_column: str | None = None
+        self._partitions = set[str]()
         self.went: dict[str, list[Mapping[str, Any]]] = {}
         self.came: dict[str, list[Mapping[str, Any]]] = {}
         """The rows of the files that the last commit removed and added."""
@@ -45,6 +54,7 @@ class Raw:
         wrong, self._stored_before = list[str](), tuple(self.stored_as.values())
         if commit.metadata is not None:
             self.stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
+            self._partitions = {self.stored_as[c] for c in commit.metadata.partition_columns}
             self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
         self.went = {r.path: self._rows[r.path][1] for r in commit.removes if r.data_change and r.path in self._rows}
         removes = Counter(r.path for r in commit.removes)
@@ -60,6 +70,8 @@ class Raw:
             self._rows.pop(remove.path, None)
             self._ids.pop(remove.path, None)
         for add in commit.adds:
+            if add.partition_values.keys() != self._partitions:
+                wrong.append(f"protocol: version {commit.version} adds {add.path} with values of the partition columns {[*add.partition_values]}")
             if add.path in self._rows and (add.data_change or self._rows[add.path][0] != add.key[1]):  # else it is given row ids
                 wrong.append(f"I4: version {commit.version} adds {add.path}, which lives")
             self._rows[add.path] = add.key[1], self._read(add)

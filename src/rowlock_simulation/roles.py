@@ -35,6 +35,8 @@ STREAMED = "streams that read"
 CLONES = "shallow clones"
 MOST_CLONES = 2
 """How many places there are for clones in this theme."""
+ALONE = "one who is alone"
+SHARING = "appends that share versions"
 LONG = "a long writer"
 """The theme of one writer who takes seconds for each round, beside steady short ones on a store that fails nobody (I8)."""
 
@@ -95,9 +97,13 @@ class Role:
             self._options.pop("granularity", None)
             self._weaker = {}
 
-    def actions(self, role: str, most: int, *, least: int = 2) -> tuple[Action, ...]:
+    def action(self, role: str, number: int) -> Action:
+        """One action of a role."""
         draw: Callable[[int], Action] = getattr(self, f"_{role}")
-        return tuple(draw(n) for n in range(self._rng.randint(min(least, most), most)))
+        return draw(number)
+
+    def actions(self, role: str, most: int, *, least: int = 2) -> tuple[Action, ...]:
+        return tuple(self.action(role, n) for n in range(self._rng.randint(min(least, most), most)))
 
     def _pause(self) -> float:
         longest = 0.3 if self._hurried else 3
@@ -198,8 +204,8 @@ class Role:
             return Action(number, "clone", table=self._clone, source=source, back=back, replaces=number > 0, pause_s=self._pause())
         empties = self._statements(number, Delete())
         roles = "counter", "upserter", "deleter", "updater", "appender", "optimizer", "restorer", "vacuumer", "reader"
-        draw: Callable[[int], Action] = getattr(self, f"_{self._rng.choice(roles)}")
-        return replace(empties if self._rng.random() < 0.15 else draw(number), table=self._clone)
+        chosen = self._rng.choice(roles)
+        return replace(empties if self._rng.random() < 0.15 else self.action(chosen, number), table=self._clone)
 
     def _defaulter(self, number: int) -> Action:
         """Gives w a default, or takes it away, beside those whose rows leave it out."""

@@ -78,6 +78,8 @@ class _Recorder(Observer):
         if outcome is not None and own and txn.txn_id not in outcome.txn_ids:
             outcome.txn_ids.append(txn.txn_id)
             outcome.begun_on[txn.txn_id] = self._history.table
+        if outcome is not None and txn.txn_id in outcome.txn_ids:
+            outcome.phases.append(name)
         if name == "staged" and self.outcome is not None and self.outcome.action.kind == "statements":
             self.outcome.read_at.setdefault(txn.txn_id, txn.base.version)
         if self._scheduler.current is not None:
@@ -191,7 +193,7 @@ def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None
     action, done = outcome.action, Done()
     try:
         scheduler.pause(action.pause_s)
-        outcome.began_at, outcome.on_table = scheduler.points, host.history.table
+        outcome.began_at, outcome.began_us, outcome.on_table = scheduler.points, scheduler.now_us, host.history.table
         if action.kind == "recreate":
             host.drop_table()
             outcome.on_table = host.history.table

@@ -82,10 +82,6 @@ class SerialTable:
             case "drop constraint":
                 self.checks = tuple(c for c in self.checks if c != names[1])
 
-    def changes(self, script: Script) -> Counter[str]:
-        """What a statement would do here, without doing it: (old image, new image) of each row that it touches."""
-        return Counter(f"{old} -> {new}" for old, new in self.touched(script))
-
     def touched(self, script: Script) -> list[tuple[Row | None, Row | None]]:
         """(old row, new row) of each row that a statement would change, None for one that is not there."""
         self._changes = []

@@ -53,7 +53,7 @@ def perform(action: Action, table: Callable[[int], Table], scheduler: Scheduler,
 
 
 def _transaction(action: Action, table: Callable[[int], Table], scheduler: Scheduler, done: Done) -> MultiTableReceipt:
-    numbers = sorted({n for n, _ in action.parts} | set((action.copies or ())[:2]))
+    numbers = sorted([n for n, _ in action.parts] if action.wrong else {n for n, _ in action.parts} | set((action.copies or ())[:2]))
     options, app = Options(**action.options), None if action.app is None else SetTransaction(*action.app)
     states = [table(n).state for n in numbers]
     check_tables(states)

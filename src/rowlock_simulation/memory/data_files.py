@@ -44,8 +44,8 @@ def check_row(row: Row, schema: StructType) -> None:
 class DataFiles:
     """Reads and writes the data files of one table.  Thread-safe.  `opened` lists the paths of files in the order in which they were read."""
 
-    def __init__(self, store: ObjectStore, *, rows_per_file: int = 1_000_000) -> None:
-        self._store, self._rows_per_file = store, rows_per_file
+    def __init__(self, store: ObjectStore, *, rows_per_file: int = 1_000_000, within: str = "") -> None:
+        self._store, self._rows_per_file, self._within = store, rows_per_file, within
         self._kept: dict[str, list[dict[str, Value]]] = {}
         self._lock = threading.Lock()
         self.opened: list[str] = []
@@ -121,7 +121,7 @@ class DataFiles:
     def _write(
         self, rows: Sequence[Row], partition: Mapping[str, str | None], snapshot: Snapshot, more: Sequence[Mapping[str, Any]], within: str = ""
     ) -> AddFile:
-        folder = "/".join(p for p in (within, paths.partition_directory(partition)) if p)
+        folder = "/".join(p for p in (within, paths.partition_directory(partition), self._within) if p)
         path = f"{folder}/part-{clock.new_id()}.json" if folder else f"part-{clock.new_id()}.json"
         names = [(f.name, f.physical_name) for f in snapshot.schema.fields if f.physical_name not in partition]
         stored = [{physical: row[name] for name, physical in names} for row in rows]

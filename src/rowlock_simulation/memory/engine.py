@@ -54,6 +54,7 @@ class MemoryEngine:
     spill_rows     blocks of at least so many rows are written to files as soon as they are made
     notes_matches  a MERGE stores its matches in `matched` blocks, so that a rebase reads no gone rows
     reorders       a compaction writes rows in another order than that of its inputs
+    within         the folder that its data files are in, below those of partitions
     takes_s        how long each run of statements over rows takes, in seconds
     """
 
@@ -66,8 +67,9 @@ class MemoryEngine:
         notes_matches: bool = False,
         reorders: bool = False,
         takes_s: float = 0.0,
+        within: str = "",
     ) -> None:
-        self.files = DataFiles(store, rows_per_file=rows_per_file)
+        self.files = DataFiles(store, rows_per_file=rows_per_file, within=within)
         self._spill_rows, self._notes_matches, self._reorders = spill_rows, notes_matches, reorders
         self._takes_s = takes_s
 

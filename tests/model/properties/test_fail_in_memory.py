@@ -42,7 +42,7 @@ class Fail:
 
     def changes(self, script: Script) -> Counter[str] | None:
         try:
-            return self.serial.changes(script)
+            return Counter(map(str, self.serial.touched(script)))
         except ConstraintViolated:
             return None
 

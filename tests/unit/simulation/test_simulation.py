@@ -20,6 +20,7 @@ from rowlock_simulation.campaign import Summary, campaign, campaign_of_processes
 from rowlock_simulation.draw import draw
 from rowlock_simulation.plan import FaultKind, World
 from rowlock_simulation.plans import WORLDS, plan_of
+from rowlock_simulation.roles import ALONE
 from rowlock_simulation.run import run
 from rowlock_simulation.shrink import shrink
 
@@ -27,6 +28,7 @@ SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "12"))
 _HASHES = """
 import sys
 from rowlock_simulation.plans import plan_of
+from rowlock_simulation.roles import ALONE
 from rowlock_simulation.run import run
 print([run(plan_of(sys.argv[1], int(seed))).trace_hash for seed in sys.argv[2:]])
 """
@@ -56,7 +58,7 @@ def test_many_schedules_keep_every_promise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_schedule_is_no_toy(world: World) -> None:
     least = 3 if world == "tables" else 4  # half of the schedules over several tables are small
-    assert all(len(plan_of(world, seed).actors) >= least for seed in range(100))
+    assert all(len(plan.actors) >= least or plan.theme == ALONE for plan in (plan_of(world, seed) for seed in range(100)))
     assert _first_schedules(world).short <= SEEDS // 4  # where a power cut or a crash came early
 
 

@@ -165,3 +165,13 @@ def test_rows_of_a_commit_that_stands_in_another_tables_log_are_kept(tmp_path: P
     actions = [json.loads(line) for line in (ours / "_delta_log" / f"{int(commit.stem) + 1:020d}.json").read_text().splitlines()]
     assert all((ours / action["add"]["path"]).exists() for action in actions if "add" in action)
     assert any("add" in action for action in actions)
+
+
+def test_the_manifests_of_a_partitioning_that_is_replaced_go(tmp_path: Path) -> None:
+    """They named files that were removed, so that an engine which reads plain Parquet files by them saw every row twice."""
+    made = {"delta.compatibility.symlinkFormatManifest.enabled": "true", "delta.enableDeletionVectors": "false"}
+    rowlock.append(str(tmp_path), pa.table({"id": [1, 2], "day": [1, 2]}), properties=made, partition_by=["day"])
+    folder = tmp_path / "_symlink_format_manifest"
+    assert {f.parent.name for f in folder.rglob("manifest")} == {"day=1", "day=2"}
+    Rows(tmp_path, "id").overwrite()
+    assert [f.relative_to(folder).as_posix() for f in folder.rglob("manifest")] == ["manifest"]

@@ -51,10 +51,10 @@ def follow_quietly(state: SharedState, newest: Snapshot, version: int) -> None:
 def _follow(state: SharedState, version: int) -> None:
     written = version - 1
     while (head := state.refresh()).version > written:
-        touched: set[str] | None = set()
-        for commit in state.log.commits(version - 1, head.version):
-            for values in (*(f.partition_values for f in commit.adds), *(f.partition_values for f in commit.removes)):
-                touched = None if touched is None or values is None else touched | {_key(head, values)}
+        commits = state.log.commits(version - 1, head.version)
+        places = [values for c in commits for values in (*(f.partition_values for f in c.adds), *(f.partition_values for f in c.removes))]
+        known = [values for values in places if values is not None and values.keys() == set(head.partition_columns)]
+        touched = {_key(head, values) for values in known} if len(known) == len(places) else None  # else some are not known, or of another partitioning
         if touched and not any(True for _ in state.store.list(FOLDER, recursive=True, limit=1)):
             touched = None
         if touched is None or touched:

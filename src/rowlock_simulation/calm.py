@@ -1,0 +1,127 @@
+"""Judges schedules on a store that fails nobody: who is alone is in nobody's way, failed attempts are recorded, leases are taken, and appends share versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import orjson
+
+from rowlock.advice.attempts import FOLDER as ATTEMPTS
+from rowlock.exceptions import DeltaConcurrentModificationException
+from rowlock.locks.turns import AFTER, PATIENCE_S
+from rowlock.protocol.actions import Commit
+from rowlock.protocol.names import commit_key
+from rowlock.protocol.properties import MANIFESTS
+from rowlock.transaction.group_commit.between_processes import FOLDER as QUEUE
+from rowlock_simulation.altered import Defined
+from rowlock_simulation.history import LOCKS, History
+from rowlock_simulation.memory.sql.script import Append, Optimize
+from rowlock_simulation.outcome import Outcome
+from rowlock_simulation.plan import Plan
+from rowlock_simulation.roles import ALONE, SHARING
+
+_PHASES = ("begin", "written", "before_put", "after_put", "committed")
+_DRIFT = 0.95
+"""Of the term of a lease so much passes at least, by any clock."""
+
+
+def disturbed(plan: Plan, history: History, outcomes: Sequence[Outcome], commits: Sequence[Commit], defined: Sequence[Defined]) -> Iterator[str]:
+    """What is not as it must be where nothing went wrong, as sentences."""
+    if plan.faults or plan.night_s:
+        return
+    recorded = {orjson.loads(data).get("txn_id") for key, data in history.objects.items() if key.startswith(ATTEMPTS)}
+    for o in outcomes:
+        conflict = isinstance(o.error, DeltaConcurrentModificationException) and o.action.kind == "statements" and o.txn_ids
+        if conflict and o.txn_ids[-1] not in recorded and not history.table:
+            yield f"{o.name} failed by a conflict, and there is no record of it"
+    yield from _turns_too_early(history, outcomes)
+    leased = {g["id"] for _, data in history.leases for g in orjson.loads(data)["grants"]}
+    first = [o for o in outcomes if len(o.txn_ids) == 1 and _wants_lease(o)]  # who is run again does not wait again
+    waited = [o for o in first if o.done.receipt is not None and o.done.receipt.seconds.get("lock", 1e9) < 0.9 * o.action.options["lock_timeout"]]
+    if len(leased) < len(waited) and history.table == 0:
+        yield f"I7: {len(waited)} actions stood in line for a lease, and {len(leased)} leases were given"
+    if plan.theme == ALONE:
+        yield from _in_the_way(history, outcomes)
+        yield from _undone(history, outcomes, commits, defined)
+    if plan.theme == SHARING:
+        process = {a.name: a.process for a in plan.actors}
+        of = {t: process[o.actor] for o in outcomes if o.actor in process for t in o.txn_ids}
+        together = [Counter(of[t] for t in c.txn_ids if t in of) for c in commits]
+        if max(map(len, together)) < 2 or max(max(c.values(), default=0) for c in together) < 2:
+            yield f"of {len(of)} appends that were posted none shared a version within a process, or between two"
+
+
+def _turns_too_early(history: History, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Turns of writers who had not lost enough work for one, and one that nobody has ended."""
+    of = {o.done.receipt.txn_id: o.done.receipt for o in outcomes if o.done.receipt is not None}
+    turns = [orjson.loads(data) for _, data in history.turns]
+    for holder in sorted({t["holder"] for t in turns} & of.keys()):
+        if of[holder].attempts <= AFTER or sum(of[holder].seconds.values()) < PATIENCE_S:
+            yield f"I8: a writer announced a turn who took {of[holder].attempts} puts and {sum(of[holder].seconds.values()):.3f} s"
+    if turns and turns[-1]["holder"] in of:
+        yield f"I8: {turns[-1]['holder']} has committed, and its turn was not ended"
+
+
+def _in_the_way(history: History, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """What somebody who is alone did as if there were others."""
+    for o in outcomes:
+        receipt = o.done.receipt
+        if receipt is None or receipt.version is None:
+            continue
+        if (receipt.attempts, receipt.rounds, receipt.conflicts, receipt.group_size) != (1, 0, (), 1):
+            yield f"{o.name} was alone, and took {receipt.attempts} puts and {receipt.rounds} rebases, and met {receipt.conflicts}"
+        if o.action.kind == "statements" and [p for p in o.phases if p in _PHASES] != list(_PHASES):
+            yield f"{o.name} was alone, and went through the phases {o.phases}"
+    for key in history.objects:
+        if key.startswith((QUEUE, ATTEMPTS, f"{LOCKS}/turn")):
+            yield f"{key} was written, and there was nobody else"
+
+
+def _undone(history: History, outcomes: Sequence[Outcome], commits: Sequence[Commit], defined: Sequence[Defined]) -> Iterator[str]:
+    """Checkpoints and manifests that somebody who is alone must have written."""
+    for version in range(1, len(commits)):
+        due = version % int(defined[version].metadata.configuration.get("delta.checkpointInterval", 10)) == 0
+        if due and not any(key.startswith(f"{commit_key(version)[:-5]}.checkpoint.") for key in history.objects):
+            yield f"the checkpoint of version {version} was due, and was not written"
+    live: dict[str, str] = {}
+    for commit in commits:
+        live = {p: at for p, at in live.items() if p not in {r.path for r in commit.removes}} | {a.path: a.path for a in commit.adds}
+    kept = {k: data for k, data in history.objects.items() if k.startswith("_symlink_format_manifest") and k not in history.deleted_keys}
+    if all(d.is_on(MANIFESTS) for d in defined) and (named := {line.rpartition("/")[2] for data in kept.values() for line in data.decode().splitlines()}) != {
+        path.rpartition("/")[2] for path in live
+    }:
+        yield f"the manifests name {len(named)} files, and {len(live)} live"
+
+
+def _wants_lease(o: Outcome) -> bool:
+    lock, works = o.action.options.get("lock", "none"), not all(isinstance(s, (Append, Optimize)) for s in o.action.scripts)
+    return o.action.kind == "statements" and (lock == "table" or (lock in ("writes", "partition") and works))
+
+
+def locked_otherwise(o: Outcome) -> str | None:
+    """How an action stood in line for a lease other than it was asked to, as a phrase; None if it did as it was asked."""
+    receipt, lock = o.done.receipt, o.action.options.get("lock", "none")
+    if receipt is None or receipt.version is None or o.action.kind != "statements" or lock == "auto":
+        return None
+    waits = "lock" in receipt.seconds
+    return None if waits == _wants_lease(o) else f"{'stood' if waits else 'did not stand'} in line for a lease under lock={lock}"
+
+
+def taken_too_early(history: History) -> Iterator[str]:
+    """Leases that were taken over before their holder had been silent for their term."""
+    heard: dict[str, tuple[int, int]] = {}
+    before: Mapping[str, float] = {}
+    epoch = 0
+    for at_us, data in history.leases:
+        table = orjson.loads(data)
+        grants = {g["id"]: g for g in table["grants"]}
+        gone, fresh = before.keys() - grants.keys(), grants.keys() - before.keys()
+        known = table["epoch"] == epoch + 1  # else the power was lost, and with it what was written last
+        for g in gone if fresh and known else ():  # who releases its own lease takes no other at once
+            if at_us - heard[g][1] < _DRIFT * before[g] * 1e6:
+                yield f"I7: a lease was taken over {(at_us - heard[g][1]) / 1e6} s after its last renewal, and its term is {before[g]} s"
+        for g, grant in grants.items():
+            if g not in heard or heard[g][0] != grant["renewals"]:
+                heard[g] = grant["renewals"], at_us
+        epoch, before = table["epoch"], {g: grant["term_s"] for g, grant in grants.items()}

@@ -1,0 +1,75 @@
+"""What transactions tell people is judged, and what happens where nothing goes wrong: a wrong account that is put into the code under test is found."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rowlock.conflict import rules
+from rowlock.conflict.value import Conflict
+from rowlock.locks.lease import StaleClock
+from rowlock.log.table_log import TableLog
+from rowlock.transaction import failed_attempt, lease_line
+from rowlock.transaction.group_commit import between_processes, group
+from rowlock.transaction.publish import commit_bytes, manifests
+from rowlock.transaction.rebase import fail_policy
+from rowlock.transaction.state.pending import Attempt
+from rowlock_simulation.plan import Plan
+from rowlock_simulation.plans import plan_of
+from rowlock_simulation.roles import ALONE, SHARING
+from rowlock_simulation.run import run
+
+_receipt, _facts, _hand_over, _scopes = Attempt.receipt, Conflict._facts, failed_attempt.hand_over, lease_line.scopes_under
+
+
+def _plans(first: int, *, theme: str = "", calm: bool = False) -> Iterator[Plan]:
+    plans = (plan_of(world, seed) for seed in itertools.count(first) for world in ("s3", "dynamodb"))  # type: ignore[arg-type]
+    return (plan for plan in plans if (not theme or plan.theme == theme) and (not calm or not plan.faults))
+
+
+def _with_one_more(attempt: Any, *given: Any) -> Any:
+    return replace(_receipt(attempt, *given), group_size=7)
+
+
+def _slow(attempt: Any, *given: Any) -> Any:
+    return replace(_receipt(attempt, *given), seconds={"put": 1e6})
+
+
+def _hand_over_another(of: Any, head: int, error: BaseException, *given: Any) -> None:
+    _hand_over(of, head, type("Another", (type(error),), {})("made up"), *given)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "wrong", "violation", "plans"),
+    [
+        (Attempt, "receipt", _with_one_more, "it shares its version with 6 others", {"first": 0}),
+        (Attempt, "receipt", _slow, "its seconds are", {"first": 0}),
+        (Conflict, "_facts", lambda c: _facts(replace(c, timestamp_ms=None)), "its text of a conflict is", {"first": 0}),
+        (commit_bytes, "writer", lambda: {"application": "another"}, "its program is 'another'", {"first": 0}),
+        (rules, "is_harmless_property", lambda *_: False, "nothing changed that it goes by", {"first": 17}),
+        (rules, "is_harmless", lambda *_: False, "for a definition that did not change", {"first": 123}),
+        (rules, "FILE_RULES", (), "passes over what changed", {"first": 17}),
+        (fail_policy, "columns_changed", lambda *_: {"k", "v", "w"}, "changed", {"first": 27}),
+        (failed_attempt, "hand_over", _hand_over_another, "is recorded as failed by Another", {"first": 0}),
+        (failed_attempt, "record", lambda *_: None, "there is no record of it", {"first": 183, "calm": True}),
+        (lease_line, "scopes_under", lambda *_: frozenset(), "did not stand in line", {"first": 0}),
+        (StaleClock, "ages", lambda clock, marks: dict.fromkeys(marks, 1e9), "a lease was taken over", {"first": 0}),
+        (TableLog, "maybe_checkpoint", lambda *_: False, "was due, and was not written", {"first": 0, "theme": ALONE}),
+        (manifests, "follow_quietly", lambda *_: None, "the manifests name", {"first": 0, "theme": ALONE}),
+        (group.Queue, "is_contended", lambda _: True, "and there was nobody else", {"first": 0, "theme": ALONE}),
+        (between_processes, "_may_come", lambda *_: False, "none shared a version", {"first": 0, "theme": SHARING}),
+    ],
+)
+def test_a_wrong_account_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, violation: str, plans: dict[str, Any]) -> None:
+    """`first`: a seed that shows it, so that those before it need not run; where it shows it no longer, another does."""
+    monkeypatch.setattr(where, name, wrong)
+    assert any(violation in text for plan in itertools.islice(_plans(**plans), 120) for text in run(plan).violations)
+
+
+@pytest.mark.parametrize("theme", [ALONE, SHARING])
+def test_nothing_is_in_the_way_where_nothing_goes_wrong(theme: str) -> None:
+    assert [text for plan in itertools.islice(_plans(0, theme=theme), 4) for text in run(plan).violations] == []
