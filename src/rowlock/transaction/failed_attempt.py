@@ -54,7 +54,7 @@ def hand_over(
     conflict = getattr(error, "conflict", None)
     if conflict is not None:
         account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
-    met = conflict.version if conflict is not None else error.version if isinstance(error, CommitUnknown) else None
+    met = [c["version"] for c in account.get("conflicts", ())] + ([error.version or 0] if isinstance(error, CommitUnknown) else [])
     attempts.record(
         of.state.store,
         {
@@ -66,7 +66,7 @@ def hand_over(
             "operation": operation,
             "parameters": operation_parameters(parameters),
             "read_version": of.read_version,
-            "head_version": max(head_version, met or 0),
+            "head_version": max([head_version, *met]),
             "outcome": outcome_of(error),
             "error": type(error).__name__,
             "on_conflict": of.options.on_conflict,

@@ -21,13 +21,14 @@ from rowlock.advice import attempts
 from rowlock.advice.attempts import FOLDER
 from rowlock.advice.history import run_of_attempt
 from rowlock.advice.read_history import read_history
-from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, MultipleMatches
+from rowlock.exceptions import CommitUnknown, ConstraintViolated, DeltaConcurrentModificationException, InvalidInput, MultipleMatches
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, Unknown
+from rowlock.transaction.definition import alteration
 from rowlock.transaction.failed_attempt import work_of
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Reruns
@@ -80,6 +81,19 @@ def test_a_conflict_that_is_raised_is_kept(policy: str, granularity: str, rule: 
     assert raw["granularity"] == granularity and raw["error"].startswith("Concurrent")
     history = read_history(made.state.store)
     assert [r.outcome for r in history.runs] == ["committed", "committed", "committed", "conflict"] and history.overlapping(history.runs[-1])[0].version == 2
+
+
+def test_what_a_refused_rebase_had_met_is_kept() -> None:
+    """It ended at the version that it met, so that what was committed meanwhile counts as beside it."""
+    made, text = world(), "UPDATE SET v = v + 1 WHERE k < 3"
+    txn = staged(made, text)
+    made.run(parse("UPDATE SET v = v + 7 WHERE k = 1"))
+    alteration.add_constraint(made.state, made.engine, "c", "v < 21 OR k = 3")
+    with pytest.raises(ConstraintViolated):
+        statements.commit(txn, parse(text))
+    (raw,) = kept(made)
+    run = run_of_attempt(raw)
+    assert run is not None and [m.version for m in run.met] == [2] and run.ended_at == 2
 
 
 def test_no_value_of_a_row_is_kept() -> None:
