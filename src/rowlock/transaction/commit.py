@@ -125,7 +125,8 @@ def _after_commit(what: Proposal, version: int) -> None:
     """Refreshes the shared snapshot, writes a checkpoint when one is due and then deletes the expired log; none of them can fail the commit (I10)."""
     what.phase("committed")
     if what.head is None:
-        what.state.forget()  # what was known was of a table that was here before
+        if (known := what.state.known) is None or known.txn_id != what.txn_id:
+            what.state.forget()  # what was known was of a table that was here before
         return
     try:
         newest = what.state.newest(settled=False)

@@ -51,8 +51,7 @@ def hand_over(
     of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]
 ) -> None:
     """Writes the account of a failed attempt beside the table (see `never_in_the_way`)."""
-    conflict = getattr(error, "conflict", None)
-    if conflict is not None:
+    if (conflict := getattr(error, "conflict", None)) is not None:
         account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
     met = [c["version"] for c in account.get("conflicts", ())] + ([error.version or 0] if isinstance(error, CommitUnknown) else [])
     attempts.record(

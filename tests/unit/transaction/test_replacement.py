@@ -175,3 +175,17 @@ def test_the_manifests_of_a_partitioning_that_is_replaced_go(tmp_path: Path) -> 
     assert {f.parent.name for f in folder.rglob("manifest")} == {"day=1", "day=2"}
     Rows(tmp_path, "id").overwrite()
     assert [f.relative_to(folder).as_posix() for f in folder.rglob("manifest")] == ["manifest"]
+
+
+def test_who_reads_a_new_table_before_its_creator_goes_on_reads_on(tmp_path: Path) -> None:
+    """The creator forgot what its process had read, so that a transaction begun meanwhile was told that the log was rewritten (`dynamodb` 640,256)."""
+    state, read = Rows(tmp_path, "id").state, list[Snapshot]()
+
+    class Reader(Observer):
+        def phase(self, name: str, txn: object) -> None:
+            if name == "committed":
+                read.append(state.refresh())
+
+    with use_observer(Reader()):
+        creation.create(state, schema_json(Rows(tmp_path, "id").schema))
+    assert [snapshot.chain for snapshot in read] == [state.refresh().chain]
