@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException, UnsupportedOperationException
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 import rowlock
@@ -67,6 +68,24 @@ def test_a_name_alone_is_one_in_the_current_schema(spark, tmp_path, kept):
         assert version(folder_of(tmp_path, kept)) == 0
     finally:
         spark.sql("USE default")
+
+
+def test_expressions_call_a_table_by_its_name(spark, kept):
+    """As with delta-spark: `t.id`, `schema.t.id` and the whole name, in conditions and for the columns to set; an alias takes its place."""
+    table = kept.split(".")[1]
+    builder(DeltaTable.create, spark, kept).execute()
+    t = DeltaTable.forName(spark, kept)
+    spark.sql(f"INSERT INTO {kept} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    t.update(f"{table}.id = 1", {f"{table}.v": f"concat({kept}.v, '!')"})
+    t.delete(F.col(f"spark_catalog.{kept}.id") == 2)
+    source = spark.sql("SELECT 3 AS id, 'z' AS v UNION ALL SELECT 4, 'new'").alias("s")
+    merge = t.merge(source, F.col(f"{table}.id") == F.col("s.id")).whenMatchedUpdate(set={f"{kept}.v": f"concat({table}.v, s.v)"})
+    merge.whenNotMatchedInsert(values={f"{table}.id": "s.id"}).whenNotMatchedBySourceUpdate(f"{table}.id = 1", {"v": f"upper({table}.v)"}).execute()
+    with t.transaction() as txn:
+        txn.update(f"{table}.id = 4", {"v": "'d'"})
+    assert rows(t.toDF().select(f"{table}.id", f"{table}.v")) == [(1, "A!"), (3, "cz"), (4, "d")]
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        t.alias("x").delete(f"{table}.id = 1")
 
 
 @pytest.mark.parametrize(

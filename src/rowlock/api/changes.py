@@ -21,6 +21,11 @@ class Changes:
     _alias: str | None
     _receipts: Receipts
 
+    @property
+    def _called(self) -> str | None:
+        """What expressions may call the table: its alias, else its name in the catalog."""
+        return self._alias or self._handle.table_name
+
     def delete(self, condition: Expression | None = None) -> None:
         """Deletes the rows for which a condition is true, or all rows.
 
@@ -45,8 +50,8 @@ class Changes:
         expressions.expression(condition, "condition")
         if is_connect(self._handle.spark):
             self._receipts.last = None
-            return connect.delete(self._handle, condition, self._alias)
-        self._run("DELETE", lambda planner, snapshot: planner.delete(snapshot, condition, self._alias))
+            return connect.delete(self._handle, condition, self._called)
+        self._run("DELETE", lambda planner, snapshot: planner.delete(snapshot, condition, self._called))
 
     def _truncate(self) -> None:
         """`delete` of all rows, under the name of TRUNCATE TABLE."""
@@ -80,12 +85,12 @@ class Changes:
         assigned = expressions.assignments(condition, set, "set", self._handle.path)
         if is_connect(self._handle.spark):
             self._receipts.last = None
-            return connect.update(self._handle, condition, assigned, self._alias)
+            return connect.update(self._handle, condition, assigned, self._called)
         self._update(condition, assigned)
 
     def _update(self, condition: Expression | None, assigned: Mapping[Any, Expression], values_from: Sequence[DataFrame] = ()) -> None:
         """`update`, with the queries that values were computed from."""
-        self._run("UPDATE", lambda planner, snapshot: planner.update(snapshot, condition, assigned, self._alias, values_from))
+        self._run("UPDATE", lambda planner, snapshot: planner.update(snapshot, condition, assigned, self._called, values_from))
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.
@@ -110,7 +115,7 @@ class Changes:
             +-----------------+----------------+----------------+-----------------+
             <BLANKLINE>
         """
-        return DeltaMergeBuilder(self._runner, self._receipts, source, condition, self._alias)
+        return DeltaMergeBuilder(self._runner, self._receipts, source, condition, self._called)
 
     def _run(self, operation: str, plan: Plan) -> None:
         """Runs a statement through the runner and keeps its receipt; after an error there is none."""

@@ -244,7 +244,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
 
     @classic
     def toDF(self) -> DataFrame:
-        """The table's newest version as a DataFrame, under the handle's alias.
+        """The table's newest version as a DataFrame, under the handle's alias or its name in the catalog.
 
         The log is read now, on the driver; the rows are read by Spark jobs when the DataFrame is used.  On a session with `rowlock.enable` these read the version
         that is the newest then, as delta-spark's do; on any other the DataFrame stays at the version of this moment.
@@ -262,7 +262,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             3
         """
         frame = frame_at(self._handle)
-        return frame.alias(self._alias) if self._alias else frame
+        return frame.alias(self._called) if self._called else frame
 
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table under a name that expressions can use.  Runs no Spark job.

@@ -13,6 +13,7 @@ from rowlock import display
 from rowlock.api import expressions
 from rowlock.boundary.engine import AppendEngine
 from rowlock.engines.appends.engine import ArrowEngine
+from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.frames.reading import milliseconds, session_zone
@@ -75,6 +76,11 @@ class Handle:
     def handle(self) -> Handle:
         """Itself: what carries its statements out."""
         return self
+
+    @property
+    def table_name(self) -> TableName | None:
+        """The table's name in the catalog, by which expressions may call it, too; None where it was asked for by its path."""
+        return TableName.of([part.strip("`") for part in self.name.split(".")]) if self.name else None
 
     @property
     def path(self) -> str:

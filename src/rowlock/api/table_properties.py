@@ -18,7 +18,7 @@ from rowlock.parquet.files import files_with_older_types
 from rowlock.protocol import clustering, column_mapping, row_tracking, schema as schemas
 from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.column_mapping import MODE
-from rowlock.protocol.feature_removal import COLUMN_MAPPING, DELETION_VECTORS, TYPE_WIDENING, has_type_changes, without_type_changes
+from rowlock.protocol.feature_removal import COLUMN_MAPPING, DELETION_VECTORS, TYPE_WIDENING, has_type_changes, with_properties, without_type_changes
 from rowlock.protocol.properties import is_true, validate_properties, validate_together
 from rowlock.transaction.definition import creation, table_features
 from rowlock.transaction.definition.head_commit import HeadActions, StagedFiles, commit_from_head
@@ -71,13 +71,13 @@ def _turn_off(handle: Handle, properties: Mapping[str, str], unset: Collection[s
 
 def _unmapped(head: Snapshot, properties: Mapping[str, str], unset: Collection[str]) -> Metadata:
     """The head's metadata without column mapping, and with the properties.  Raises SchemaMismatch, StatementRefused, InvalidInput."""
-    configuration = {k: v for k, v in {**head.metadata.configuration, **properties}.items() if k not in unset}
-    validate_together(configuration, head.table, given=properties)
+    after = with_properties(head.metadata, {**properties, **dict.fromkeys(unset)})
+    validate_together(configuration := after.configuration, head.table, given=properties)
     if is_true(configuration, row_tracking.ENABLED):
         text = "Column mapping cannot be turned off while rows keep their ids, which files that are written again would lose: set delta.enableRowTracking=false first"
         raise StatementRefused(text, what="turning off column mapping", table=head.table)
     schemas.check_characters(head.schema, head.table, schemas.REMOVING_MAPPING)
-    metadata = column_mapping.without_mapping(replace(head.metadata, configuration=configuration))
+    metadata = column_mapping.without_mapping(after)
     schemas.validate_new_schema(schemas.parse_schema(metadata.schema_string), metadata.partition_columns, table=head.table)
     return metadata
 

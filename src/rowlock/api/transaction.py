@@ -248,7 +248,7 @@ class DeltaTransaction(Changes):
         return out
 
     def toDF(self) -> DataFrame:
-        """The table as this transaction sees it, its own changes in it, under the handle's alias.
+        """The table as this transaction sees it, its own changes in it, under the handle's alias or its name in the catalog.
 
         What others change of the table from then on is a conflict, unless the isolation is `snapshot`: what was read may have decided what is written.
         The rows are read by Spark jobs when the DataFrame is used.
@@ -270,7 +270,7 @@ class DeltaTransaction(Changes):
         txn = self._runner.txn
         txn.note_read()
         frame = self._handle.planner.rows(txn.base, txn.effects)
-        return frame.alias(self._alias) if self._alias else frame
+        return frame.alias(self._called) if self._called else frame
 
     def append(self, df: DataFrame) -> None:
         """Adds the rows of a DataFrame.  They are computed now: on the driver where they are few, else by a Spark job that writes them to files.
@@ -314,4 +314,4 @@ class DeltaTransaction(Changes):
             4
         """
         frame, where = expressions.frame(df, "df"), expressions.expression(replace_where, "replace_where")
-        self._run("WRITE", lambda planner, snapshot: planner.overwrite(snapshot, frame, Overwrite(where), self._alias))
+        self._run("WRITE", lambda planner, snapshot: planner.overwrite(snapshot, frame, Overwrite(where), self._called))

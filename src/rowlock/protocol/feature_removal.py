@@ -180,6 +180,7 @@ def check_own_traces(name: str, uses: Uses, table: str) -> None:
 
 
 def with_properties(metadata: Metadata, changes: Mapping[str, str | None]) -> Metadata:
-    """The metadata with these properties; None unsets one."""
+    """The metadata with these properties; None unsets one.  `comment` is the table's description, as delta-spark has it, and no property."""
     others = {k: v for k, v in metadata.configuration.items() if k not in changes}
-    return replace(metadata, configuration=others | {k: v for k, v in changes.items() if v is not None})
+    set_now = {k: v for k, v in changes.items() if v is not None and k != "comment"}
+    return replace(metadata, description=changes.get("comment", metadata.description), configuration=others | set_now)

@@ -22,6 +22,7 @@ from rowlock.protocol.clustering import is_key_type, possible_keys
 from rowlock.protocol.commits import serialize_commit, with_commit_timestamp
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
+from rowlock.protocol.feature_removal import with_properties
 from rowlock.protocol.properties import MANIFESTS, TableProperties, is_true, no_manifests, validate_properties, validate_together
 from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
 from rowlock.transaction.commit import commit
@@ -161,9 +162,10 @@ def new_metadata(
     check_properties(merged, table)
     validate_together(merged, table, given=configuration)
     merged = row_tracking.with_column_names(merged, clock.new_id)
+    comment = merged.pop("comment", None)  # the description, as `with_properties` has it
     metadata = Metadata(
         id=clock.new_id(),
-        description=description,
+        description=comment if description is None else description,
         format_provider="parquet",
         format_options={},
         schema_string=schemas.schema_json(schema),
@@ -327,14 +329,15 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
         )
 
     def change(head: Snapshot) -> Metadata:
-        configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
+        after = with_properties(head.metadata, properties)
+        configuration = row_tracking.with_column_names(after.configuration, clock.new_id)
         validate_together(configuration, state.store.root, given=properties)
         if is_true(properties, MANIFESTS) and (marked := next((f.path for f in head.files.adds() if f.deletion_vector is not None), None)):
             text = f"{MANIFESTS} needs files without deletion vectors, and {marked} has one: REORG TABLE ... APPLY (PURGE) writes such files anew"
             raise StatementRefused(text, what=MANIFESTS, table=head.table, condition=no_manifests("EXISTING", head.table))
         if is_true(configuration, row_tracking.ENABLED) and not row_tracking.is_enabled(head.protocol, head.metadata):
             _check_row_ids(head)
-        return column_mapping.with_changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
+        return column_mapping.with_changed_mode(head.metadata, replace(after, configuration=configuration), state.store.root)
 
     return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, change)
 
@@ -360,7 +363,7 @@ def unset_properties(state: SharedState, keys: Sequence[str]) -> Receipt:
         raise InvalidInput(f"Property {fixed[0]} cannot be unset: it names the column in which rewritten rows keep their ids", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
-        after = replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
+        after = with_properties(head.metadata, dict.fromkeys(keys))
         validate_together(after.configuration, state.store.root, given={})
         return column_mapping.with_changed_mode(head.metadata, after, state.store.root)
 

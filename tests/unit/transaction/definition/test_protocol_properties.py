@@ -66,3 +66,17 @@ def test_versions_that_do_not_exist(tmp_path: Path, name: str, value: str) -> No
     with pytest.raises(InvalidInput, match=name):
         creation.set_properties(state, {name: value})
     assert versions(state) == (1, 2)
+
+
+def test_a_comment_among_the_properties_is_the_description(tmp_path: Path) -> None:
+    """As delta-spark has it, when a table is made and later."""
+    rowlock.append(str(tmp_path / "t"), ROWS, properties={"comment": "made", "mine": "1"})
+    state = state_of(open_store(str(tmp_path / "t")))
+    assert state.refresh().metadata.description == "made"
+    creation.set_properties(state, {"comment": "set"})
+    assert state.refresh().metadata.description == "set"
+    creation.set_properties(state, {"mine": "2"})
+    assert state.refresh().metadata.description == "set"
+    creation.unset_properties(state, ["comment"])
+    assert state.refresh().metadata.description is None
+    assert "comment" not in state.refresh().metadata.configuration and state.refresh().metadata.configuration["mine"] == "2"

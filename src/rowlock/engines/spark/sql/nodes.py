@@ -260,7 +260,7 @@ class Nodes:
             elif class_name(transform) == "ClusterByTransform":
                 clusters += paths
             else:
-                missing.append(f"PARTITIONED BY {transform.describe()}")
+                missing.append(f"PARTITIONED BY {transform}")
         for what, present in (
             ("ROW FORMAT or STORED AS", given.serde().isDefined()),
             ("DEFAULT COLLATION", has_method(given, "collation") and given.collation().isDefined()),
