@@ -40,6 +40,8 @@ from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectStore, PutOutcome
 
+_SAME_TIME_MS = 2000  # stores round the times that they list
+
 
 class TableLog:
     """The log of the table at a store's root.  Safe to share between threads; every call reads the current state of the store."""
@@ -91,11 +93,15 @@ class TableLog:
         return commits
 
     def _with_unlisted_commits(self, listed: Snapshot, through: int | None = None) -> Snapshot:
-        """The snapshot of a listing, advanced by the commits that the listing did not show."""
-        commits = self._next_commits(listed.version, through)
-        for commit in commits:
-            self._cache_commit(commit)
-        return replay.advance(listed, commits) if commits else listed
+        """The snapshot of a listing, advanced by the commits that the listing did not show; of a new listing where the table was made again meanwhile."""
+        while commits := self._next_commits(listed.version, through):
+            if (verified := self._verified(listed)[0]) is not None:
+                for commit in commits:
+                    self._cache_commit(commit)
+                return replay.advance(verified, commits)
+            self._commits.clear()
+            listed = self._load()
+        return listed
 
     def at(self, version: int) -> Snapshot:
         """The snapshot of a version; raises VersionNotFound if it does not exist or can no longer be built."""
@@ -112,25 +118,31 @@ class TableLog:
             if self.store.head(names.commit_key(version)) is None:
                 raise
             listed = self._load()
-            if listed.version >= version or (advanced := self._with_unlisted_commits(listed, version)).version < version:
+            if listed.version >= version or (advanced := self._with_unlisted_commits(listed, version)).version != version:
                 raise
             return advanced
 
     def _load(self, version: int | None = None) -> Snapshot:
-        """Lists and replays the log; tries again if the log changed meanwhile, since a concurrent clean-up can look like damage."""
-        seen: list[str] | None = None
+        """Lists and replays the log; tries again if the log changed meanwhile: a clean-up can look like damage, and a table that is made again mixes two logs."""
+        seen: list[tuple[str, int]] | None = None
         while True:
             try:
                 segment = find_segment(self.store, version)
                 snapshot = replay.load(self.store, segment)
                 if segment.has_checksum:
                     checksums.verify(self.store, snapshot)
+                self._check_unchanged(*segment.checkpoint, *segment.commits)
                 return snapshot
             except CorruptLog:
-                now = [file.key for file in list_log(self.store)]
+                now = [(file.key, file.modified_ms) for file in list_log(self.store)]
                 if now == seen:
                     raise
                 seen = now
+
+    def _check_unchanged(self, first: LogFile, *more: LogFile) -> None:
+        """Raises CorruptLog where the first of several files that were read is not the one that was listed any more: then they may be of two logs."""
+        if more and first.modified_ms and abs((self.store.modified_ms(first.key) or 0) - first.modified_ms) > _SAME_TIME_MS:
+            raise CorruptLog("the file was replaced while the log was read", table=self.table, file=first.key)
 
     def at_timestamp(self, timestamp_ms: int, zone: datetime.tzinfo | None = None) -> Snapshot:
         """The snapshot of the newest version that was committed at or before `timestamp_ms`.  Errors name times in `zone`, by default that of this process.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def create(log: TableLog, table_id: str = "id", **configuration: str) -> None:
     metadata = Metadata(table_id, schema_json(SCHEMA), ("p",), VECTORS_ON | {f"delta.{k}": v for k, v in configuration.items()}, created_time_ms=1)
     protocol = protocol_for_new_table(VECTORS_ON)
     protocol = Protocol(3, 7, protocol.reader_features, (protocol.writer_features or frozenset()) | {"domainMetadata"})
-    assert log.put(0, serialize_commit(info(0), protocol=protocol, metadata=metadata)) == Committed()
+    of_table = CommitInfo({**info(0).raw, "txnId": f"t0 of {table_id}"})
+    assert log.put(0, serialize_commit(of_table, protocol=protocol, metadata=metadata)) == Committed()
 
 
 def data_file(store: ObjectStore, n: int, rows: int = 3) -> AddFile:
@@ -210,6 +212,41 @@ def test_a_refresh_after_a_clean_up_or_a_new_table_starts_afresh() -> None:
     grow(log, 1, checkpoints=False)
     fresh = log.latest(previous)
     assert fresh.version == 1 and fresh.properties.append_only
+
+
+class MadeAgain(MemoryStore):
+    """A store whose table is dropped, and made again with other versions, five seconds later and right after its version 0 was read."""
+
+    again = False
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        found = super().get_tagged(key)
+        if key == names.commit_key(0) and not self.again:
+            self.again = True
+            for meta in list(self.list(recursive=True)):
+                self.delete(meta.key)
+            create(TableLog(self), "again", appendOnly="true")
+            grow(TableLog(self), 2, checkpoints=False)
+        return found
+
+    def modified_ms(self, key: str) -> int | None:
+        at = super().modified_ms(key)
+        return at if at is None or not self.again else at + 5000
+
+    def list(self, prefix: str = "", **more):  # type: ignore[no-untyped-def]
+        return (replace(meta, modified_ms=meta.modified_ms + 5000 * self.again) for meta in list(super().list(prefix, **more)))
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+def test_a_table_that_is_made_again_while_it_is_read_is_one_of_the_two(commits: int) -> None:
+    """A reader that met version 0 of the one and version 1 of the other wrote rows under the columns of the first into the second (I3)."""
+    store = MadeAgain()
+    create(TableLog(store))
+    for version in range(1, 1 + commits):
+        assert TableLog(store).put(version, serialize_commit(info(version), adds=[data_file(store, version)])) == Committed()
+    found = TableLog(store).latest()
+    assert found.version == 2 and found.metadata.id == "again" and found.properties.append_only
+    assert len(found.files) == 2
 
 
 def test_gaps_and_rubbish() -> None:
