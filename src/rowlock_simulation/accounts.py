@@ -75,6 +75,8 @@ def _wrong_conflict(conflict: Conflict, read: int, commits: Mapping[int, Commit]
         yield f"it says that version {conflict.version} is of {conflict.txn_id}"
     elif winner is not None and winner.info is not None and conflict.txn_id is not None and conflict.operation != winner.info.operation:
         yield f"it calls version {conflict.version} {conflict.operation}, and it is {winner.info.operation}"
+    if conflict.rule == "removed files" and winner is not None and not {r.path for r in winner.removes if r.data_change}.issuperset(conflict.files):
+        yield f"it says that version {conflict.version} removed rows of {', '.join(conflict.files)}"
     if (", at " in (text := conflict.text("it"))) != (conflict.timestamp_ms is not None):
         yield f"its text of a conflict is {text}"
 

@@ -187,7 +187,8 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "foreign":
             txn_id = str(clock.new_id())
             done.foreign = txn_id, None
-            done.foreign = txn_id, foreign.commit(table, action.scripts[0], txn_id, **action.options)
+            upgrades = "upgrades" in action.options
+            done.foreign = txn_id, foreign.upgrade(table, txn_id) if upgrades else foreign.commit(table, action.scripts[0], txn_id, **action.options)
         case "number":
             done.receipt = _number(action, table, done)
         case "read and write":
@@ -346,16 +347,18 @@ def _read_and_write(action: Action, table: Table, scheduler: Scheduler, done: Do
     """Reads the table as a whole, computes the new values, and writes them as constants: what was read must still hold when it commits."""
     from rowlock_simulation.serial import SerialTable
 
-    options = Options(**action.options)
+    options, seen = Options(**action.options), Done()
 
-    def carry_out(staging: StagingTransaction) -> Receipt:
-        seen = Done()
+    def begin(reruns: Reruns) -> Transaction:
         if action.early:
             read(table, table.refresh(), scheduler, seen)
             scheduler.pause(2 * scheduler.random.random())
+        return table.begin(options, reruns=reruns)
+
+    def carry_out(staging: StagingTransaction) -> Receipt:
         staging.will_read()
         txn = staging.txn
-        txn.note_read(seen.version)
+        txn.note_read(seen.version if action.early else None)
         if not action.early:
             read(table, txn.base, scheduler, seen)
         assert seen.rows is not None and seen.version is not None
@@ -369,7 +372,7 @@ def _read_and_write(action: Action, table: Table, scheduler: Scheduler, done: Do
                 txn.execute(*statements_of(planned(Update(constants, f"k = {row['k']}"), txn.base), txn.base))
         return txn.commit("UPDATE", {})
 
-    return _run(table, lambda reruns: table.begin(options, reruns=reruns), carry_out, lambda *_: True)
+    return _run(table, begin, carry_out, lambda *_: True)
 
 
 def _restore(action: Action, table: Table, done: Done) -> None:

@@ -12,7 +12,7 @@ NEEDS = {
     "delta.enableTypeWidening": "typeWidening",
 }
 """The table feature that a property needs where it is true."""
-DEFINES = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CHANGE COLUMN", "ADD COLUMNS", "DROP COLUMNS", "RENAME COLUMN")
+DEFINES = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CHANGE COLUMN", "ADD COLUMNS", "DROP COLUMNS", "RENAME COLUMN", "RESERVE IDENTITY")
 CHANGES = ("UPDATE", "DELETE", "MERGE", "OPTIMIZE")
 """Operations that commit no version where they find nothing to do."""
 SINCE = "delta.inCommitTimestampEnablementVersion"

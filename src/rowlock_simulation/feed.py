@@ -12,6 +12,7 @@ import orjson
 from rowlock.conflict.change_feed import CHANGE_TYPE
 from rowlock.protocol import paths
 from rowlock.protocol.actions import Commit
+from rowlock_simulation.roles import COLUMNS
 
 Bag = Counter[tuple[Any, ...]]
 Rows = Iterable[Mapping[str, Any]]
@@ -73,3 +74,11 @@ class VersionRows:
     came: Bag
     changes: bool
     feed: Feed | None
+
+
+def cut(bag: Bag) -> Bag:
+    """The rows in the columns that are always there."""
+    out: Bag = Counter()
+    for row, n in bag.items():
+        out[row[: len(COLUMNS)]] += n
+    return out

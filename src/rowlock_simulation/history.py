@@ -6,8 +6,8 @@ from rowlock.protocol.names import commit_key
 from rowlock_simulation.arrow_files import table_ids
 from rowlock_simulation.wire import is_commit
 
-LOCKS = "_rowlock/locks"
-"""The folder of leases and turns."""
+LOCKS, POSTED = "_rowlock/locks", "_rowlock/queue/"
+"""The folders of leases and turns, and of what is posted for other processes."""
 
 
 class History:
@@ -24,6 +24,10 @@ class History:
         """When each commit file was first there."""
         self.lost_from: str | None = None
         """The first commit file that was seen and went with the machine's power."""
+        self.lost_us = -1
+        """When that was last, in virtual microseconds."""
+        self.looked_for_posts = 0
+        """How often a writer has listed what others have posted."""
         self.leases: list[tuple[int, bytes]] = []
         self.turns: list[tuple[int, bytes]] = []
         """Every state of the leases and of the turns, and when it was written, in virtual microseconds."""
@@ -59,12 +63,16 @@ class History:
             self.commits.setdefault(key, data)
             self.committed_us.setdefault(key, now_us)
 
-    def lost(self, key: str) -> None:
+    def lost(self, key: str, now_us: int) -> None:
         """Notes that an object went with the machine's power before it was durable.  What was acknowledged must not."""
         if is_commit(key):
             self.commits.pop(key, None)
             self.committed_us.pop(key, None)
-            self.lost_from = min(key, self.lost_from or key)
+            self.lost_from, self.lost_us = min(key, self.lost_from or key), now_us
+
+    def is_gone(self, version: int, began_us: int) -> bool:
+        """Whether a version that was read by an action which began then may have gone with the machine's power since."""
+        return self.lost_from is not None and began_us <= self.lost_us and commit_key(version) >= self.lost_from
 
     def deleted(self, key: str, now_us: int) -> None:
         """Notes that an object was deleted."""

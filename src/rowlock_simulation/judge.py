@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from rowlock.conflict.delta import live_slice
-from rowlock.exceptions import ConcurrentTransactionException, CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
-from rowlock.locks import turns
+from rowlock.exceptions import ConcurrentTransactionException, CorruptLog, DeltaConcurrentModificationException, MetadataChangedException, UnsupportedFeature
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.properties import TableProperties
@@ -20,11 +19,12 @@ from rowlock.transaction.transaction import Table
 from rowlock_simulation.accounts import followed_too_many, misexplained, misnamed, misrecorded, misreported, ran_in_vain, refused_in_vain
 from rowlock_simulation.actions import numbered, summed
 from rowlock_simulation.altered import Defined, changed_otherwise, changes_all, refused_without_reason
-from rowlock_simulation.calm import disturbed, locked_otherwise, taken_too_early
+from rowlock_simulation.calm import disturbed, locked_otherwise, posted_too_early, taken_too_early
 from rowlock_simulation.cleaned import badly_cleaned
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.described import misdescribed, unasked
-from rowlock_simulation.feed import Bag, Feed, VersionRows
+from rowlock_simulation.feed import Bag, Feed, VersionRows, cut
+from rowlock_simulation.foreign import FUTURE
 from rowlock_simulation.history import History
 from rowlock_simulation.lockless import NumberedTable
 from rowlock_simulation.memory.sql.script import Append
@@ -34,7 +34,7 @@ from rowlock_simulation.policies import overlooked, passes_over_rows, raises, un
 from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
 from rowlock_simulation.responses import Folded, counted, files_counted, miscounted, without_reason
 from rowlock_simulation.retention import wrongly_deleted
-from rowlock_simulation.roles import COLUMNS, LOCKLESS, LONG, REMADE, SHARED
+from rowlock_simulation.roles import COLUMNS, LOCKLESS, REMADE, SHARED
 from rowlock_simulation.serial import State
 
 RESERVES = "RESERVE IDENTITY"
@@ -52,10 +52,11 @@ def verdict_of(
 ) -> Verdict:
     """The checks of one table, all done.  For a clone `sources` are those of the tables that it may be a clone of, and `gone` the files that were deleted anywhere."""
     if not history.commits or history.overtaken:
-        verdict = Verdict(plan, history, (), outcomes)
+        verdict = Verdict(plan, history, commits_of(history), outcomes)
         verdict.violations += history.violations
+        verdict.check_strays()
         return verdict  # the table was dropped, and the actor that was to make another died, or a checkpoint of the old one came into the new one
-    with suppress(*[CorruptLog] * bool(history.table)):  # a hole below what a writer of the table before has put; see `overtaken`
+    with suppress(UnsupportedFeature, *[CorruptLog] * bool(history.table)):  # a hole below what a writer of the table before has put; see `overtaken`
         table.refresh()  # a commit that was claimed by a process which then ended is put in its place by the first reader
     commits = commits_of(history)
     verdict = Verdict(plan, history, commits, outcomes, sources, gone)
@@ -65,7 +66,9 @@ def verdict_of(
     if not verdict.overtaken:
         verdict.check_outcomes()
         verdict.check_readers()
-        if not verdict.violations and verdict.bags:
+        if verdict.closed_at is not None:
+            verdict.check_is_closed(table)
+        elif not verdict.violations and verdict.bags:
             _check_head(verdict, table)
             verdict.check_streams(table)
             verdict.violations += badly_cleaned(table, verdict.folded) if plan.night_s else []
@@ -98,6 +101,8 @@ class Verdict:
         self._definition = Definition()
         self._feed: Feed | None = None
         self.folded = Folded()
+        self.closed_at: int | None = None
+        """The version from which on nobody here can read the table."""
         self.overtaken = False
         """Whether a commit to the table before landed in the log of this one, unseen by its writer: no writer can prevent that, and no more is judged."""
         self.violations: list[str] = []
@@ -132,6 +137,10 @@ class Verdict:
             self.shown.append(VersionRows(raw.bag(), raw.bag_of(raw.came), any(r.data_change for r in commit.removes), self._feed))
             self._serve(serial, states, commit)
             states.append(serial.state())
+            if self.closed_at is not None:
+                self.violations.append(f"I9: version {number} follows version {self.closed_at}, which nobody here can read")
+            elif FUTURE in (self.folded.definition(number)[1].reader_features or ()):
+                self.closed_at = number
             self._defined.append(Defined(*self.folded.definition(number), states[-1][0]))
             self._check_definition(commit)
             self.bags.append(self.shown[-1].rows)
@@ -153,6 +162,11 @@ class Verdict:
             money = sum(v * n for (k, v, *_), n in self.bags[-1].items() if k < self._plan.accounts)
             if number >= 1 and self._plan.theme not in (LOCKLESS, REMADE) and not self._sources and money != 100 * self._plan.accounts:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
+
+    def check_strays(self) -> None:
+        """Nobody is told of a commit that it is in a table which was made after its transaction began."""
+        for commit in self._commits:
+            self._is_stray(commit)
 
     def _is_stray(self, commit: Commit) -> bool:
         """Whether it is of a transaction that began on the table before this one; it must not be acknowledged as committed."""
@@ -182,7 +196,7 @@ class Verdict:
             return
         fed, (before, after) = self._feed.net(), self.bags[-2:]
         if self._stored_as[0] != self._stored_as[1]:  # a RESTORE of the definition as well
-            before, after, fed = (_cut(bag) for bag in (before, after, fed))
+            before, after, fed = (cut(bag) for bag in (before, after, fed))
         real = Counter(after)
         real.subtract(before)
         if {row: n for row, n in fed.items() if n} != {row: n for row, n in real.items() if n}:
@@ -302,8 +316,8 @@ class Verdict:
         self.violations += unasked(self._history, self._defined) if not self._history.table else []
         self.violations += misrecorded(self._history, self._outcomes, versions)
         self.violations += [*disturbed(self._plan, self._history, self._outcomes, self._commits, self._defined), *taken_too_early(self._history)]
+        self.violations += posted_too_early(self._plan, self._history, self._outcomes)
         self._check_steps()
-        self._check_progress()
         self._check_numbers()
 
     def _check_reasons(self, o: Outcome) -> None:
@@ -342,13 +356,6 @@ class Verdict:
         given = Counter(row[-1] for o in self._outcomes if o.action.kind == "number" for first in o.done.reserved for row in numbered(o.action, first).rows)
         self.violations += [f"identity: {number} was given {times} times" for number, times in given.items() if times > 1]
 
-    def _check_progress(self) -> None:
-        """A long writer loses as many puts as make it announce a turn, and to each of the others one that was under way then (I8)."""
-        most = turns.AFTER + len(self._plan.actors)
-        for o in self._outcomes if self._plan.theme == LONG else ():
-            if o.actor == "a0" and (o.done.receipt is None or o.done.receipt.attempts > most):
-                self.violations.append(f"I8: {o.name} {o.status} after {o.done.receipt.attempts if o.done.receipt else 'no'} puts, of which {most} are enough")
-
     def _reads_what_expired(self, o: Outcome) -> bool:
         """Whether an older version was read whose files a VACUUM may delete, for a night is longer than the retention, by a reader or by a writer who slept, or a clone whose source has done so."""
         if isinstance(o.error, CorruptLog) and o.error.file in self.gone:
@@ -369,6 +376,7 @@ class Verdict:
     def _check_steps(self) -> None:
         steps = Counter((t.app_id, t.version) for commit in self._commits for t in commit.txns)
         self.violations += [f"I2: step {step} was committed {n} times" for step, n in steps.items() if n > 1]
+        self.violations += [f"I2: version {c.version} has two steps of one application" for c in self._commits if len({t.app_id for t in c.txns}) < len(c.txns)]
         for o in self._outcomes:
             own = o.action.step if o.on_table == self._history.table and o.status in ("committed", "nothing") else None
             if own is not None and not any(app == own.app_id and version >= own.version for app, version in steps):
@@ -381,6 +389,13 @@ class Verdict:
             from rowlock_simulation import streams  # which imports pyspark
 
             self.violations += [text for actor, query in queries.items() for text in streams.wrong_rows(actor, query, self.shown, table)]
+
+    def check_is_closed(self, table: Table) -> None:
+        """Nobody has read the table since it has a feature that is not known here (I9)."""
+        assert self.closed_at is not None
+        with suppress(UnsupportedFeature):
+            self.violations.append(f"I9: version {table.refresh().version} was read, and nobody here can read version {self.closed_at}")
+        self.violations += [f"I9: reader {o.name} read version {o.done.version}" for o in self._outcomes if (o.done.version or 0) >= self.closed_at]
 
     def check_readers(self) -> None:
         """Every reader saw one whole version."""
@@ -424,11 +439,3 @@ def _check_head(verdict: Verdict, table: Table) -> None:
     else:
         verdict.violations += [f"read anew: {text}" for text in verdict.folded.differences(head)]
         verdict.violations += verdict.folded.tombstones(table.state.log.tombstones(head), all_of_them=verdict.by_day)
-
-
-def _cut(bag: Bag) -> Bag:
-    """The rows in the columns that are always there."""
-    out: Bag = Counter()
-    for row, n in bag.items():
-        out[row[: len(COLUMNS)]] += n
-    return out

@@ -23,7 +23,7 @@ from rowlock_simulation.accounts import misreported
 from rowlock_simulation.definition import Definition
 from rowlock_simulation.feed import Bag
 from rowlock_simulation.history import History
-from rowlock_simulation.memory.sql.script import Optimize, Script, Update
+from rowlock_simulation.memory.sql.script import Delete, Merge, Optimize, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.raw import Raw, RowIds, commits_of, rows_of, text_of
@@ -78,12 +78,6 @@ class _Verdict:
             self._settle(n)
         self._heads = [handles.table(n).refresh() for n in range(len(plan.tables))]
         self._logs = [Log(n, handles.table(n).state.store.root, commits_of(h)) for n, h in enumerate(histories)]
-        self._places: dict[str, list[tuple[int, int]]] = {}
-        """The tables and versions that each transaction is in."""
-        for log in self._logs:
-            for commit in log.commits:
-                for txn_id in commit.txn_ids:
-                    self._places.setdefault(txn_id, []).append((log.number, commit.version))
 
     def _settle(self, number: int) -> None:
         """Settles what is open in a table; by hand where the log that decides was cleaned up, as an operator who knows what it had."""
@@ -194,7 +188,7 @@ class _Verdict:
         """What was acknowledged is in all of its tables, once; what was reported as failed is nowhere (I2), and nothing is there by half (I1)."""
         by_version = [{c.version: c for c in log.commits} for log in self._logs]
         for o in self._outcomes:
-            at = sorted(place for t in o.txn_ids for place in self._places.get(t, ()))
+            at = [(log.number, c.version) for log in self._logs for c in log.commits for t in o.txn_ids if t in c.txn_ids]
             expired = self._plan.night_s > 0 and o.action.kind == "travel together" and "is not there" in str(o.error)
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not expired):
                 self._report(f"{o.name} met an error that is no part of the API: {type(o.error).__name__}: {o.error}")
@@ -215,13 +209,17 @@ class _Verdict:
 
     def _check_together(self, o: Outcome, at: Sequence[tuple[int, int]]) -> None:
         wanted = sorted(n for n in range(len(self._logs)) if _Node(o, "").writes(n))
-        if at and sorted(n for n, _ in at) != wanted:
+        seldom = {n for n, scripts in _scripts(o) if all(isinstance(s, Delete) or (isinstance(s, Merge) and not s.of("matched")) for s in scripts)}
+        if at and not set(wanted) - seldom <= {n for n, _ in at} <= set(wanted):  # who deletes, or inserts what is not there, may find nothing
             self._report(f"I1: {o.name} is in {at}, and writes to the tables {wanted}")
         if o.status == "committed" and o.done.together is not None:
             acknowledged, pending = o.done.together.versions, o.done.together.pending
             there = {self._logs[n].root: v for n, v in at}
             if not at or {r: v for r, v in there.items() if r in acknowledged} != acknowledged or set(there) - set(acknowledged) - set(pending):
                 self._report(f"I2: {o.name} was acknowledged as the versions {acknowledged}, pending {pending}, and is in {at or 'none'}")
+            undisturbed = o.action.wait == "everywhere" and o.actor not in self._visitors and all(t.store == "dynamodb" for t in self._plan.tables)
+            if pending and undisturbed:
+                self._report(f"{o.name} met no fault, and was told that {pending} are pending")
             if "committed together" not in (shown := repr(o.done.together)) or not all(f"committed as version {v}" in shown for v in acknowledged.values()):
                 self._report(f"the text of the receipt of {o.name} is {shown}")
 
@@ -266,7 +264,7 @@ class _Verdict:
         earlier = [o for o in self._outcomes if o.status == "committed" and o.ended_at <= reader.began_at]
         if reader.actor in self._visitors:  # what another engine commits after what is not decided is not shown
             earlier = [o for o in earlier if not o.action.unaware]
-        return ", ".join(o.name for o in earlier if any(n == log.number and v > version for t in o.txn_ids for n, v in self._places.get(t, ())))
+        return ", ".join(o.name for o in earlier if any(t in c.txn_ids for c in log.commits[version + 1 :] for t in o.txn_ids))
 
     # ---- one order for all ------------------------------------------------------------------------
 
@@ -347,7 +345,9 @@ class _Verdict:
             if source is not None and source not in node.at:
                 node.seen[source] = node.outcome.done.bases[source]
         readers = [
-            _Node(o, "", seen={n: d.version for n, d in o.done.reads.items() if d.version is not None})
+            _Node(
+                o, "", seen={n: d.version for n, d in o.done.reads.items() if d.version is not None and not self._histories[n].is_gone(d.version, o.began_us)}
+            )
             for o in self._outcomes
             if o.done.reads and o.action.kind == "read together"
         ]

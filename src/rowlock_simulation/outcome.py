@@ -7,7 +7,7 @@ from typing import Literal
 
 from rowlock_simulation.actions import Action, Done
 
-Status = Literal["running", "committed", "nothing", "failed", "unknown", "crashed", "broke"]
+Status = Literal["running", "committed", "nothing", "failed", "unknown", "crashed", "interrupted", "broke"]
 
 
 @dataclass

@@ -12,7 +12,7 @@ from rowlock_simulation.actions import Action
 World = Literal["s3", "local", "dynamodb", "tables"]
 FaultKind = Literal[
     "lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after", "stall",
-    "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss",
+    "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss", "interrupt",
 ]  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class Raw:
         self._rows: dict[str, tuple[str | None, list[Mapping[str, Any]]]] = {}
         self._ids: dict[str, list[tuple[int, int]]] = {}
         self._id_column: str | None = None
-        self._partitions = set[str]()
+        self._partitions, self._ever = set[str](), set[str]()
         self.went: dict[str, list[Mapping[str, Any]]] = {}
         self.came: dict[str, list[Mapping[str, Any]]] = {}
         """The rows of the files that the last commit removed and added."""
@@ -74,6 +74,10 @@ class Raw:
                 wrong.append(f"protocol: version {commit.version} adds {add.path} with values of the partition columns {[*add.partition_values]}")
             if add.path in self._rows and (add.data_change or self._rows[add.path][0] != add.key[1]):  # else it is given row ids
                 wrong.append(f"I4: version {commit.version} adds {add.path}, which lives")
+            brings_back = commit.info is not None and commit.info.operation == "RESTORE"  # under another name, with the versions that rows have
+            if not brings_back and add.path not in self._ever and add.default_row_commit_version not in (None, commit.version):
+                wrong.append(f"I6: version {commit.version} adds {add.path}, whose rows are to be of version {add.default_row_commit_version}")
+            self._ever.add(add.path)
             self._rows[add.path] = add.key[1], self._read(add)
         self.came = {a.path: self._rows[a.path][1] for a in commit.adds if a.data_change}
         return wrong

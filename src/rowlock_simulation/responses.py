@@ -20,6 +20,7 @@ from rowlock.exceptions import (
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, FileKey, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.properties import MANIFESTS
+from rowlock.storage.store import StorageError
 from rowlock_simulation.memory.sql.script import Append, Delete, Merge, Optimize, Overwrite, Script, Update
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
@@ -43,6 +44,8 @@ def without_reason(plan: Plan, outcome: Outcome) -> bool:
             if MANIFESTS in plan.properties and "WITH_INCREMENTAL_MANIFEST" in text:
                 return False
             return kind != "alter" and not (kind == "stream" and "which a stream of rows cannot show" in text)
+        case StorageError():
+            return ("status code: 403" in text or "status code: 401" in text) and "access was denied: check" not in text
         case VersionNotFound():
             return plan.night_s == 0 and not any(f.kind == "stale list" for f in plan.faults)
         case TableExists():
@@ -98,9 +101,9 @@ def miscounted(commit: Commit, wanted: Mapping[str, int]) -> str:
     return ", ".join(f"{name} is {recorded.get(name)}, not {n}" for name, n in wanted.items() if str(recorded.get(name)) != str(n))
 
 
-def _fields_of(add: AddFile) -> tuple[int, int | None, int | None, int | None, dict[str, str]]:
-    """The fields of a file that are the same however its snapshot was read: size, row ids, number of rows and tags.  Statistics may come as JSON or as a struct."""
-    return add.size_bytes, add.base_row_id, add.default_row_commit_version, add.num_records, dict(add.tags or {})
+def _fields_of(add: AddFile) -> tuple[int, int, int | None, int | None, int | None, dict[str, str]]:
+    """The fields of a file that are the same however its snapshot was read: size, time, row ids, number of rows and tags.  Statistics may come as JSON or as a struct."""
+    return add.size_bytes, add.modification_time_ms, add.base_row_id, add.default_row_commit_version, add.num_records, dict(add.tags or {})
 
 
 class Folded:

@@ -29,7 +29,7 @@ from rowlock_simulation.memory.statements import run as run_script
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import ActorPlan, Plan
 from rowlock_simulation.roles import COLUMNS, REMADE, first_rows
-from rowlock_simulation.scheduler import Crashed, Scheduler, Trace
+from rowlock_simulation.scheduler import Crashed, Interrupted, Scheduler, Trace
 from rowlock_simulation.seams import simulated
 from rowlock_simulation.world import Handles, Host, LocalServer, Server, one_machine, outside, servers_of, tables_are_found
 
@@ -99,6 +99,8 @@ def run(plan: Plan) -> Result:
                 outcomes += _set_up(plan, n, observer.table(n), scheduler)
         except Exception as e:  # noqa: BLE001 - without faults, and alone
             return Result(plan, scheduler.trace.digest(), 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.trace, [])
+        for s in servers:
+            s.history.looked_for_posts = 0  # from here on it is the actors who look
         hosts = {name: Host(name, plan, servers, scheduler) for name in sorted({a.process for a in plan.actors})}
         if disks := [s for s in servers if isinstance(s, LocalServer)]:
             one_machine(hosts, disks, scheduler)
@@ -123,6 +125,7 @@ def run(plan: Plan) -> Result:
 
 def _judged(plan: Plan, servers: Sequence[Server], scheduler: Scheduler, outcomes: list[Outcome], judging: Handles) -> list[str]:
     found = [f"{name}: {type(e).__name__}: {e}" for name, e in scheduler.errors]
+    found += [f"the kernel's lock on {path} is held, and nobody is at work" for s in servers if isinstance(s, LocalServer) for path in s.disk.locked]
     try:
         if plan.tables:
             return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging, {name for name, _ in scheduler.met})
@@ -190,7 +193,9 @@ def _rest(seconds: float, host: Host, scheduler: Scheduler) -> None:
 
 def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None:
     """One action, whatever becomes of it; after a crash the actor starts again as a new process."""
-    action, done = outcome.action, Done()
+    action, done, task = outcome.action, Done(), scheduler.current
+    assert task is not None
+    task.may_be_interrupted = True
     try:
         scheduler.pause(action.pause_s)
         outcome.began_at, outcome.began_us, outcome.on_table = scheduler.points, scheduler.now_us, host.history.table
@@ -210,18 +215,23 @@ def _one(outcome: Outcome, plan: Plan, host: Host, scheduler: Scheduler) -> None
             together.perform(action, host.handles.table, scheduler, done)
         else:
             perform(action, host.handles.table(action.table, unaware=action.unaware), scheduler, done)
+        task.may_be_interrupted = False
         outcome.ended_at = scheduler.points
         outcome.ends("committed" if done.committed is not None else "nothing", done)
     except Crashed:
+        task.may_be_interrupted = False
         outcome.ends("crashed", done)
         if not scheduler.ended:
             _rest(_RESTART_S * scheduler.random.random(), host, scheduler)
+    except Interrupted:
+        outcome.ends("interrupted", done)
     except CommitUnknown as e:
         outcome.ends("unknown", done, e)
     except RowlockError as e:
         outcome.ends("failed", done, e)
     except Exception as e:  # noqa: BLE001 - judged
         outcome.ends("broke", done, e)
+    task.may_be_interrupted = task.is_interrupted = False
     outcome.until_us = scheduler.now_us
     scheduler.note(f"{outcome.actor}.{outcome.action.number} {outcome.status} {outcome.detail}")
 

@@ -25,6 +25,10 @@ class Crashed(BaseException):
     """Raised in every actor of a simulated process that was killed; no `except Exception` holds it up."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Raised in an actor whose user has pressed Ctrl-C; its process goes on."""
+
+
 class Stuck(Exception):
     """No actor can go on, or the schedule does not end."""
 
@@ -57,6 +61,7 @@ class Task:
         self.token = 0
         """Changes whenever the task goes on: what was to wake it before is void then."""
         self.woken = self.restarts = False
+        self.may_be_interrupted = self.is_interrupted = False
 
     def __repr__(self) -> str:
         return f"Task({self.name})"
@@ -208,6 +213,12 @@ class Scheduler:
         for task in sorted((t for t in self._tasks if t.process is process), key=lambda t: t.name):
             self._push(0.0, task, task.token)
 
+    def interrupt(self, task: Task) -> None:
+        """Raises Interrupted in an actor, where it waits or at its next scheduling point, unless it is between two actions."""
+        if task.may_be_interrupted and task in self._tasks and not self.ended:
+            task.is_interrupted = True
+            self._push(0.0, task, task.token)
+
     def _check(self, task: Task) -> None:
         if not task.process.alive:
             raise Crashed
@@ -250,3 +261,6 @@ class Scheduler:
             following.body.switch()
         if not task.process.alive:
             raise Crashed
+        if task.is_interrupted:
+            task.is_interrupted = False
+            raise Interrupted

@@ -77,6 +77,10 @@ class SimulatedLock:
             try:
                 if not s.block(None if timeout < 0 else timeout):
                     return False
+            except BaseException:
+                if task not in self._waiting and not self._depth and self._waiting:  # it was woken to take the lock: another does
+                    s.wake(self._waiting.pop(0))
+                raise
             finally:
                 if task in self._waiting:
                     self._waiting.remove(task)

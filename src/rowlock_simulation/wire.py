@@ -14,7 +14,7 @@ from rowlock_simulation.scheduler import Crashed, Process, Scheduler
 _COMMIT_NAME = 25
 """The length of the name of a commit file: 20 digits and `.json`."""
 
-_ANYWHERE: frozenset[FaultKind] = frozenset(("crash before", "crash after", "stall", "partition", "clock jump"))
+_ANYWHERE: frozenset[FaultKind] = frozenset(("crash before", "crash after", "stall", "partition", "clock jump", "interrupt"))
 """What may go wrong with every call."""
 
 _MAKES_COMMITS = frozenset(("create", "link", "rename", "claim", "claim all"))
@@ -81,6 +81,8 @@ class Wire:
                 self.scheduler.pause(fault.seconds)
             elif fault.kind == "partition":
                 counted.cut_off_until_us = self.scheduler.now_us + round(fault.seconds * 1e6)
+            elif fault.kind == "interrupt" and (task := self.scheduler.current) is not None:
+                self.scheduler.at(fault.seconds, lambda: self.scheduler.interrupt(task))
             elif fault.kind == "clock jump":
                 self.process.skew_ms += round(fault.seconds * 1000)
         self.travel()

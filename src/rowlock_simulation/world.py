@@ -11,6 +11,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.log.table_log import TableLog
 from rowlock.storage import open as storage_open
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
+from rowlock.storage.dynamodb.arbiter import DEFAULT_TTL_S
 from rowlock.storage.local import LocalStore
 from rowlock.storage.options import Settings, parse
 from rowlock.storage.remote import RemoteStore
@@ -48,9 +49,9 @@ class Server(Protocol):
 class S3Server:
     """S3 with conditional puts: `storage/remote` over a simulated bucket."""
 
-    def __init__(self, *, conditional_commits: bool = True, table: str = "table") -> None:
+    def __init__(self, *, conditional_commits: bool = True, as_azure: bool = False, table: str = "table") -> None:
         self.history, self._within = History(), "" if table == "table" else f"{table}/"
-        self._bucket = Bucket(self.history, conditional_commits=conditional_commits)
+        self._bucket = Bucket(self.history, conditional_commits=conditional_commits, as_azure=as_azure)
         self._address, self._settings = _address(f"s3://simulated/{table}"), Settings("s3", {})
 
     def store(self, wire: Wire) -> ObjectStore:
@@ -64,15 +65,16 @@ class DynamoDbServer(S3Server):
     """S3 with the DynamoDB arbiter: `storage/dynamodb` over `storage/remote`, both over simulated servers.
 
     conditional_copy  False: the bucket's conditional puts are not used, as with Delta's own store, and it has none for commit files
+    ttl_s             seconds after which a complete entry may go; this server deletes none
     """
 
-    def __init__(self, *, conditional_copy: bool, table: str = "table", entries: DynamoDbTable | None = None) -> None:
+    def __init__(self, *, conditional_copy: bool, ttl_s: int = DEFAULT_TTL_S, table: str = "table", entries: DynamoDbTable | None = None) -> None:
         super().__init__(conditional_commits=conditional_copy, table=table)
-        self._conditional_copy, self._entries = conditional_copy, entries or DynamoDbTable()
+        self._conditional_copy, self._ttl_s, self._entries = conditional_copy, ttl_s, entries or DynamoDbTable()
 
     def store(self, wire: Wire) -> ObjectStore:
         client: Any = wire.made("dynamodb", lambda: DynamoDbRequests(self._entries, wire))
-        return ArbitratedStore(super().store(wire), EntryTable(client, "delta_log"), conditional_copy=self._conditional_copy)
+        return ArbitratedStore(super().store(wire), EntryTable(client, "delta_log"), ttl_s=self._ttl_s, conditional_copy=self._conditional_copy)
 
     def drop(self) -> None:
         super().drop()
@@ -95,12 +97,14 @@ class LocalServer:
 
 def servers_of(plan: Plan, scheduler: Scheduler) -> list[Server]:
     """The server of each table of a plan and of each clone; a DynamoDB table is one for all of them."""
-    entries, conditional_copy = DynamoDbTable(), plan.seed % 2 == 0
+    entries, conditional_copy, ttl_s = DynamoDbTable(), plan.seed % 2 == 0, DEFAULT_TTL_S if plan.seed % 5 else 0
 
     def server(store: World, table: str) -> Server:
         if store == "local":
             return LocalServer(scheduler, table)
-        return DynamoDbServer(conditional_copy=conditional_copy, table=table, entries=entries) if store == "dynamodb" else S3Server(table=table)
+        if store == "dynamodb":
+            return DynamoDbServer(conditional_copy=conditional_copy, ttl_s=ttl_s, table=table, entries=entries)
+        return S3Server(as_azure=plan.seed % 4 == 1, table=table)
 
     return [server(t.store, f"t{n}") for n, t in enumerate(plan.tables)] or [
         server(plan.world, "table"),

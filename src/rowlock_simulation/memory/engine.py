@@ -53,7 +53,7 @@ class MemoryEngine:
 
     spill_rows     blocks of at least so many rows are written to files as soon as they are made
     notes_matches  a MERGE stores its matches in `matched` blocks, so that a rebase reads no gone rows
-    reorders       a compaction writes rows in another order than that of its inputs
+    reorders       a compaction writes rows in another order than that of its inputs: backwards, or those of several files by turns
     within         the folder that its data files are in, below those of partitions
     takes_s        how long each run of statements over rows takes, in seconds
     """
@@ -151,7 +151,7 @@ class MemoryEngine:
             for group, members in enumerate(statement.only):
                 rows = {(p, position): row for p in members if p in by_path for position, row in self._live(by_path[p], snapshot.schema)}
                 if self._reorders:
-                    rows = dict(sorted(rows.items(), key=lambda found: (found[0][1], found[0][0]), reverse=True))
+                    rows = dict(sorted(rows.items(), key=lambda found: (found[0][1], found[0][0]), reverse=len(rows) % 2 == 0))
                 for path, position in rows:
                     tombstones.setdefault(path, BitMap64()).add(position)
                 read += len(rows)

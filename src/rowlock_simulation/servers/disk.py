@@ -17,6 +17,8 @@ from rowlock_simulation.wire import Wire
 
 T = TypeVar("T")
 ROOT = "/simulated/table"
+ELSEWHERE = "elsewhere"
+"""A link in the folder of a table to one that is none of its own, with a file as old as the table."""
 
 
 class File:
@@ -32,12 +34,13 @@ class Name:
 
     name: str
     folder: bool
+    link: bool = False
 
     def is_dir(self) -> bool:
         return self.folder
 
     def is_symlink(self) -> bool:
-        return False
+        return self.link
 
 
 class Disk:
@@ -73,7 +76,7 @@ class Disk:
         """Ends the machine: what was not synced is gone, names as well as bytes."""
         durable = {path: file for path, file in self.durable.items() if _above(path) <= self.durable.keys()}
         for path in sorted(self.names.keys() - durable.keys()):
-            self.history.lost(self.key(path))
+            self.history.lost(self.key(path), self.scheduler.now_us)
         self.names, self.durable = dict(durable), dict(durable)
         for file in {id(f): f for f in durable.values() if f is not None}.values():
             file.data = file.durable
@@ -225,6 +228,8 @@ class SimulatedCalls(SystemCalls):
             self._file(path)
             del self._disk.names[path]
             self._disk.history.deleted(self._disk.key(path), self._now_us())
+            if f"/{ELSEWHERE}/" in path:
+                self._disk.history.violations.append(f"I10: {path} was deleted, which lies behind a link")
 
         self._call("unlink", path, do)
 
@@ -234,6 +239,8 @@ class SimulatedCalls(SystemCalls):
             if path in self._disk.names:
                 raise FileExistsError(errno.EEXIST, "File exists", path)
             self._disk.names[path] = None
+            if path == self._disk.root:
+                self._disk.names |= {f"{path}/{ELSEWHERE}": None, f"{path}/{ELSEWHERE}/file.json": File(self._now_us())}
 
         self._call("mkdir", path, do)
 
@@ -259,6 +266,6 @@ class SimulatedCalls(SystemCalls):
     def entries(self, path: str) -> Sequence[Name]:
         def do() -> Sequence[Name]:
             self._check_folder(path)
-            return [Name(p[len(path) + 1 :], file is None) for p, file in self._disk.names.items() if _folder(p) == path]
+            return [Name(p[len(path) + 1 :], file is None, p.endswith(f"/{ELSEWHERE}")) for p, file in self._disk.names.items() if _folder(p) == path]
 
         return self._call("scan", path, do)

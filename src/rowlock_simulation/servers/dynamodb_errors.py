@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_CODES = {409: "TransactionInProgressException", 500: "InternalServerError", 503: "ThrottlingException"}
+_CODES = {
+    400: "ValidationException",
+    401: "UnrecognizedClientException",
+    403: "AccessDeniedException",
+    409: "TransactionInProgressException",
+    500: "InternalServerError",
+    503: "ThrottlingException",
+}
 
 
 def error_of(status: int | None, text: str) -> Exception:

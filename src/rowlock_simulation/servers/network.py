@@ -13,6 +13,10 @@ T = TypeVar("T")
 _TIMEOUT_S = 10.0
 _ANSWERS_TRAVEL = 0.5
 """How often others run between what the server does and its answer; else the client goes on at once."""
+_REFUSALS = {1: 403, 3: 400, 5: 401}
+"""What some servers say that are not available, so that a client does not ask again: that it may not, or that it asks wrongly."""
+_ONCE = ("put", "delete")
+"""Requests that nobody has a reason to send again at once, where one was refused so."""
 _ALWAYS: tuple[FaultKind, ...] = ("lost request", "lost reply", "unavailable", "error after")
 
 
@@ -22,10 +26,15 @@ class Network:
     def __init__(self, wire: Wire, error_of: Callable[[int | None, str], Exception], within: str = "") -> None:
         """`within`: the prefix of keys in the trace, where there are several tables."""
         self._wire, self._s, self._error_of, self._within = wire, wire.scheduler, error_of, within
+        self._refused_call: tuple[object, str, str] | None = None
 
     def send(self, what: str, key: str, do: Callable[[], T], possible: Sequence[FaultKind] = (), stale: Callable[[int], T] | None = None) -> T:
         """One request: its way there, what the server does, and the way back."""
         wire, s, key = self._wire, self._s, f"{self._within}{key}"
+        if self._refused_call is not None and self._refused_call[0] is s.current:
+            if self._refused_call[1:] == (what, key) and what in _ONCE:
+                s.errors.append((what, AssertionError(f"{key} was refused, and is asked for again")))
+            self._refused_call = None
         fault = wire.depart(what, key, (*_ALWAYS, *possible))
         kind = fault.kind if fault is not None else None
         if kind == "lost request" or wire.is_cut_off:
@@ -35,7 +44,10 @@ class Network:
             s.at(fault.seconds, lambda: self._late(what, key, do))
             self._unanswered(what, key)
         if kind in ("unavailable", "conflict"):
-            self._refused(what, key, 503 if kind == "unavailable" else 409)
+            assert fault is not None
+            status = _REFUSALS.get(fault.nth % 6, 503) if kind == "unavailable" else 409
+            self._refused_call = (s.current, what, key) if status in _REFUSALS.values() else None
+            self._refused(what, key, status)
         if kind == "stale list" and stale is not None and fault is not None:
             do = partial(stale, s.now_us - round(fault.seconds * 1e6))
         answer: T | Exception

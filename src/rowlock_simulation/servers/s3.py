@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rowlock.storage.remote import ObjectInfo, error_of
-from rowlock_simulation.history import History
+from rowlock_simulation.history import POSTED, History
 from rowlock_simulation.scheduler import START_MS
 from rowlock_simulation.servers.network import Network
 from rowlock_simulation.wire import Wire, is_commit
@@ -20,9 +20,10 @@ Stored = tuple[bytes, int, str]
 class Bucket:
     """The objects of a bucket, as the server holds them: writes come one after another, and each is seen at once by all but a stale list."""
 
-    def __init__(self, history: History, *, conditional_commits: bool = True) -> None:
-        """`conditional_commits=False`: a create overwrites a commit file that is there, as on S3 before it had conditions."""
+    def __init__(self, history: History, *, conditional_commits: bool = True, as_azure: bool = False) -> None:
+        """`conditional_commits=False`: a create overwrites a commit file that is there, as on S3 before it had conditions; `as_azure`: it says 409 where S3 says 412."""
         self.history, self.conditional_commits = history, conditional_commits
+        self.exists = (409, "BlobAlreadyExists") if as_azure else (412, "PreconditionFailed")
         self.objects: dict[str, Stored] = {}
         """Bytes, time of the last change in virtual microseconds, and tag, by key."""
         self._before: list[tuple[int, str, Stored | None]] = []
@@ -76,7 +77,7 @@ class S3Requests:
     def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
         def create() -> ObjectInfo:
             if key in self._bucket.objects and (self._bucket.conditional_commits or not is_commit(key)):
-                raise error_of(412, "PreconditionFailed")
+                raise error_of(*self._bucket.exists)
             self._bucket.set(key, bytes(data), self._s.now_us)
             return self._info(key)
 
@@ -122,6 +123,7 @@ class S3Requests:
 
     def _listed(self, prefix: str | None, wanted: Callable[[str], bool]) -> Sequence[ObjectInfo]:
         folder = f"{prefix}/" if prefix else ""
+        self._bucket.history.looked_for_posts += folder == POSTED
 
         def shown(since_us: int | None = None) -> Sequence[ObjectInfo]:
             return [_info(key, *shown) for key, shown in sorted(self._bucket.sizes(folder, since_us).items()) if wanted(key)]

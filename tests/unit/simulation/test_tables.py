@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from rowlock.boundary.effects import StagedFile
+from rowlock.protocol.names import commit_key
 from rowlock.transaction import multi_table
 from rowlock.transaction.state import shared
 from rowlock.transaction.two_phase import close
 from rowlock.transaction.two_phase.prepare import Part
 from rowlock_simulation import together
 from rowlock_simulation.draw_tables import STRANGERS, draw_tables
+from rowlock_simulation.history import History
 from rowlock_simulation.run import run
 
 
@@ -29,6 +31,13 @@ def test_another_engine_is_there_where_the_theme_is_another_engine() -> None:
     plans = [plan for plan in map(draw_tables, range(100)) if plan.theme.startswith(STRANGERS)]
     assert plans
     assert all(any(a.unaware for actor in plan.actors for a in actor.actions) for plan in plans)
+
+
+def test_only_who_had_read_a_version_before_it_went_with_the_power_is_excused() -> None:
+    """Its name was not durable; who reads version 2 after that has read another one."""
+    history = History()
+    history.lost(commit_key(2), now_us=50)
+    assert [history.is_gone(version, began_us) for version, began_us in ((2, 10), (3, 10), (1, 10), (2, 60))] == [True, True, False, False]
 
 
 def _move(part: Part, head: Any) -> None:
@@ -45,8 +54,8 @@ def _each_by_itself(states: Sequence[Any], times_ms: Sequence[int]) -> list[Any]
     [
         (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times", 71),
         (close, "word_of", lambda home, prepared: close.ABORTED, "transfers", "is not closed with it", 1),
-        (close, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 74),
-        (close, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 74),
+        (close, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 363),
+        (close, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 285),
         (Part, "is_only_read", property(lambda _: False), "copies", "no serial order", 65),
         (Part, "move_to", _move, "transfers", "decided", 461),
         (together, "heads_at", _each_by_itself, "transfers", "by half", 3),
