@@ -78,6 +78,12 @@ class _Verdict:
             self._settle(n)
         self._heads = [handles.table(n).refresh() for n in range(len(plan.tables))]
         self._logs = [Log(n, handles.table(n).state.store.root, commits_of(h)) for n, h in enumerate(histories)]
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        """The tables and versions that each transaction is in."""
+        for log in self._logs:
+            for commit in log.commits:
+                for txn_id in commit.txn_ids:
+                    self._places.setdefault(txn_id, []).append((log.number, commit.version))
 
     def _settle(self, number: int) -> None:
         """Settles what is open in a table; by hand where the log that decides was cleaned up, as an operator who knows what it had."""
@@ -188,7 +194,7 @@ class _Verdict:
         """What was acknowledged is in all of its tables, once; what was reported as failed is nowhere (I2), and nothing is there by half (I1)."""
         by_version = [{c.version: c for c in log.commits} for log in self._logs]
         for o in self._outcomes:
-            at = [(log.number, c.version) for log in self._logs for c in log.commits for t in o.txn_ids if t in c.txn_ids]
+            at = sorted(place for t in o.txn_ids for place in self._places.get(t, ()))
             expired = self._plan.night_s > 0 and o.action.kind == "travel together" and "is not there" in str(o.error)
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not expired):
                 self._report(f"{o.name} met an error that is no part of the API: {type(o.error).__name__}: {o.error}")
@@ -264,7 +270,7 @@ class _Verdict:
         earlier = [o for o in self._outcomes if o.status == "committed" and o.ended_at <= reader.began_at]
         if reader.actor in self._visitors:  # what another engine commits after what is not decided is not shown
             earlier = [o for o in earlier if not o.action.unaware]
-        return ", ".join(o.name for o in earlier if any(t in c.txn_ids for c in log.commits[version + 1 :] for t in o.txn_ids))
+        return ", ".join(o.name for o in earlier if any(n == log.number and v > version for t in o.txn_ids for n, v in self._places.get(t, ())))
 
     # ---- one order for all ------------------------------------------------------------------------
 

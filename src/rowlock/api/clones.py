@@ -46,9 +46,9 @@ def convert(
     name = Name(spark, identifier)
     entry = name.entry()
     if entry is not None and entry.folder is not None:
-        return Handle(spark, name.folder(), name=str(name))
+        return Handle(spark, name.folder(), name=name.parts)
     listed = name.parquet()
-    handle = Handle(spark, listed.folder, name=str(name), storage_options=storage_options)
+    handle = Handle(spark, listed.folder, name=name.parts, storage_options=storage_options)
     if partitions.fields and partitions != listed.partition_columns:
         raise InvalidInput(
             f"The catalog says that {name} is partitioned by {listed.partition_columns.simpleString()}: leave PARTITIONED BY out",

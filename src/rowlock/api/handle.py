@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -65,10 +65,10 @@ class Runner(Protocol):
 
 
 class Handle:
-    """One table path on one SparkSession; `name` is the table's in the catalog, where it was asked for by that."""
+    """One table path on one SparkSession; `name` has the parts of the table's name in the catalog, where it was asked for by that."""
 
-    def __init__(self, spark: SparkSession, path: str, *, name: str | None = None, storage_options: Mapping[str, str] | None = None) -> None:
-        self.spark, self.name = expressions.session(spark, "spark (sparkSession)"), name
+    def __init__(self, spark: SparkSession, path: str, *, name: Sequence[str] = (), storage_options: Mapping[str, str] | None = None) -> None:
+        self.spark, self._parts = expressions.session(spark, "spark (sparkSession)"), name
         self.state: SharedState = state_of(open_store(path, storage_options))
         self._made: Table | None = None
 
@@ -78,9 +78,14 @@ class Handle:
         return self
 
     @property
+    def name(self) -> str | None:
+        """The table's name in the catalog as text for people; None where it was asked for by its path."""
+        return ".".join(self._parts) or None
+
+    @property
     def table_name(self) -> TableName | None:
         """The table's name in the catalog, by which expressions may call it, too; None where it was asked for by its path."""
-        return TableName.of([part.strip("`") for part in self.name.split(".")]) if self.name else None
+        return TableName.of(self._parts) if self._parts else None
 
     @property
     def path(self) -> str:

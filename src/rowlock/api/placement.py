@@ -17,7 +17,7 @@ from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
 from rowlock.protocol.paths import path_in_name, path_of
-from rowlock.protocol.schema import dotted
+from rowlock.protocol.schema import column_path, dotted
 from rowlock.storage.open import check_is_folder, open_store
 
 CreateMode = Literal["create", "createIfNotExists", "replace", "createOrReplace"]
@@ -139,13 +139,13 @@ def open_by_name(spark: SparkSession, name: str) -> Handle:
     if (path := path_in_name(name)) is not None:
         return Handle(spark, path)
     if is_connect(spark):
-        return Handle(spark, folder_at_server(spark, name), name=name)
+        return Handle(spark, folder_at_server(spark, name), name=column_path(name))
     found = Name(spark, name)
-    return Handle(spark, found.folder(), name=str(found))
+    return Handle(spark, found.folder(), name=found.parts)
 
 
 def _local(spark: SparkSession, folder: str, name: Name) -> Handle:
-    handle = Handle(spark, folder, name=str(name))
+    handle = Handle(spark, folder, name=name.parts)
     if handle.path.startswith("memory:"):
         raise InvalidInput(f"A table in the catalog lies where Spark finds it, not at {handle.path}")
     return handle

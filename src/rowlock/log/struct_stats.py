@@ -65,8 +65,8 @@ def json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
     lines = pc.binary_join_element_wise(texts.cast(wide), *(arrays.scalar(text).cast(wide) for text in ("", "\n")))
     body = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
     options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    table = arrow_json.read_json(pa.BufferReader(body), arrow_json.ReadOptions(block_size=max(1 << 20, 2 * longest)), options)
+    block = max(1 << 20, 2 * (pc.max(pc.binary_length(texts)).as_py() or 0))  # a single one is not worth the hand-over to a thread
+    table = arrow_json.read_json(pa.BufferReader(body), arrow_json.ReadOptions(use_threads=body.size > block, block_size=block), options)
     return table if table.num_rows == len(texts) else None
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = f"{LOG_DIRECTORY}/_last_checkpoint"
@@ -19,12 +18,13 @@ Kind = Literal["commit", "checkpoint", "multipart", "v2_checkpoint", "checksum",
 
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _PATTERN = re.compile(
-    r"^(?P<version>\d{20})(?:"
-    r"(?P<commit>\.json)|(?P<checksum>\.crc)|(?P<classic>\.checkpoint\.parquet)"
-    r"|\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
-    rf"|\.checkpoint\.(?P<uuid>{_UUID})\.(?P<format>json|parquet)"
-    r"|\.(?P<end>\d{20})\.compacted\.json)$"
+    r"(?P<version>\d{20})(?:"
+    r"(?P<commit>\.json)|(?P<checksum>\.crc)|(?P<checkpoint>\.checkpoint\.parquet)"
+    r"|\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})(?P<multipart>\.parquet)"
+    rf"|\.checkpoint\.(?P<uuid>{_UUID})(?P<v2_checkpoint>\.(?:json|parquet))"
+    r"|\.\d{20}(?P<compacted>\.compacted\.json))"
 )
+"""The last group of a name is called after its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +48,12 @@ class LogFile:
 
 def parse(key: str, *, size_bytes: int = 0, modified_ms: int = 0) -> LogFile | None:
     """The log file that a key (or bare file name) in `_delta_log` names; None if it is not a file of the log."""
-    match = _PATTERN.match(key.rpartition("/")[2])
+    match = _PATTERN.fullmatch(key.rpartition("/")[2])
     if match is None:
         return None
-    version = int(match["version"])
-    file = partial(LogFile, key, size_bytes=size_bytes, modified_ms=modified_ms)
-    if match["commit"]:
-        return file(kind="commit", version=version)
-    if match["checksum"]:
-        return file(kind="checksum", version=version)
-    if match["classic"]:
-        return file(kind="checkpoint", version=version, part=1, parts=1)
-    if match["part"]:
-        return file(kind="multipart", version=version, part=int(match["part"]), parts=int(match["parts"]))
-    if match["uuid"]:
-        return file(kind="v2_checkpoint", version=version, part=1, parts=1, uuid=match["uuid"])
-    return file(kind="compacted", version=version)
+    kind: Any = match.lastgroup
+    whole = kind in ("checkpoint", "v2_checkpoint")
+    return LogFile(key, kind, int(match["version"]), int(match["part"] or whole), int(match["parts"] or whole), match["uuid"], size_bytes, modified_ms)
 
 
 def commit_key(version: int) -> str:

@@ -234,7 +234,7 @@ def _parquet(spark: SparkSession, parts: Sequence[str]) -> tuple[Handle, Parquet
         return Handle(spark, parts[1]), None
     name = Name(spark, dotted(parts))
     listed = name.parquet()
-    return Handle(spark, listed.folder, name=str(name)), listed
+    return Handle(spark, listed.folder, name=name.parts), listed
 
 
 def _clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:

@@ -77,7 +77,7 @@ class Target:
         part_of = open_part.get()
         if part_of is not None:
             return part_of(self.path)._handle
-        return Handle(self.spark, self.path, name=None if self.path == self.parts[-1] else ".".join(self.parts))
+        return Handle(self.spark, self.path, name=() if self.path == self.parts[-1] else self.parts)
 
     def table(self) -> DeltaTable:
         """The table that is there, under its alias."""

@@ -71,7 +71,7 @@ def follow_moves(
             rows += count
     if not found:
         return None
-    rest = delta_of(paths, seen, {p: live_slice(f, vector_of) for p, f in after.items()})
+    rest = delta_of(paths, seen, {p: live_slice(f, vector_of) for p, f in sorted(after.items())})
     return Followed(effects, Delta((*gone, *rest.gone), rest.born), rows)
 
 
