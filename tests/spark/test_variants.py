@@ -64,6 +64,17 @@ def test_every_statement_writes_variants_beside_others(spark: SparkSession, tabl
     assert (2, '{"a":2,"b":["x",null]}', "2") in texts(theirs.where("_change_type = 'update_preimage'"))
 
 
+def test_rows_that_are_copied_keep_their_variants_where_columns_are_found_by_id(spark: SparkSession, table_path: str) -> None:
+    """I3: Spark's optimizer takes the field id from a variant that a scan hands on to the writer; the column was null in the copies."""
+    properties = {"delta.columnMapping.mode": "id", "delta.enableDeletionVectors": "false"}
+    rowlock.write(spark.sql(ROWS), table_path, properties=properties)
+    before = both(spark, table_path)
+    DeltaTable.forPath(spark, table_path).delete("id = 0")
+    DeltaTable.forPath(spark, table_path).update("id = 1", {"id": "1"})
+    DeltaTable.forPath(spark, table_path).optimize().executeCompaction()
+    assert both(spark, table_path) == before[1:]
+
+
 @pytest.mark.soak("files of several writers", ci=True)
 def test_shredding_is_the_writers_where_the_table_asks_for_it(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, small=-1, local=-1)

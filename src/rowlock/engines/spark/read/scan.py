@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import xxhash
 from pyroaring import BitMap64
@@ -65,8 +66,6 @@ _bits: Cache[tuple[Any, int]] = Cache(VECTORS, lambda held: held[1])
 
 def table_schema(snapshot: Snapshot) -> StructType:
     """The table's schema as Spark's type, with logical names."""
-    import orjson
-
     return StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
 
 

@@ -49,8 +49,9 @@ def file_column(snapshot: Snapshot, name: str) -> Column:
     """A column of a DataFrame with the physical name, the physical names of its nested fields and the field ids of data files."""
     made = _spark_field(snapshot, name)
     value = reshaped(F.col(quote(name)), *(bare(t) for t in _types(snapshot, name)))
-    nested = isinstance(made.dataType, (SparkStruct,)) or made.dataType.typeName() in ("array", "map")
-    return (value.cast(made.dataType) if nested else value).alias(made.name, metadata=made.metadata)
+    nested = made.dataType.typeName() in ("struct", "array", "map")
+    metadata = {**made.metadata, "rowlock.written": True}  # Spark drops an alias that has what a column of the scan has, and the field id of a variant with it
+    return (value.cast(made.dataType) if nested else value).alias(made.name, metadata=metadata)
 
 
 def stored_columns(snapshot: Snapshot) -> dict[str, Column]:
