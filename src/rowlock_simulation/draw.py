@@ -31,9 +31,9 @@ from rowlock_simulation.roles import (
     wrong_actions,
 )
 
-LEAST_WRITES = {"small": 8, "large": 22}
-"""How many actions of a plan change rows, at least; most seeds draw a small plan, for in the same time it meets more interleavings."""
-_LARGE_ONE_IN = 20
+LEAST_WRITES, MOST_ACTORS = {"small": 6, "large": 22}, {"small": 6, "large": 40}
+"""How many actions of a plan change rows, unless it has so many actors; most seeds draw a small plan, for in the same time it meets more interleavings."""
+_LARGE_ONE_IN = 40
 _REMOTE: tuple[FaultKind, ...] = ("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list")
 _DISK: tuple[FaultKind, ...] = ("disk error", "disk full", "done and denied", "done and denied", "power loss")
 _ANYWHERE: tuple[FaultKind, ...] = ("crash before", "crash after", "crash before", "crash after", "stall", "clock jump")
@@ -59,7 +59,7 @@ _LIMITS = {
     "commit_cache_bytes": [0],
 }
 """Low limits, each of which one schedule in five has: so both ways are met that a limit chooses between."""
-_LONG_ONE_IN = 60
+_LONG_ONE_IN = 120
 _SHORT_ACTIONS = 18
 """So many of them outlast more rounds of the long writer than it may lose."""
 THEMES = {
@@ -132,9 +132,8 @@ def draw(world: World, seed: int) -> Plan:
     properties |= _properties_of(rng, theme)
     own_alone = any(p in properties for p in UNKNOWN)
     writes = 0
-    large = rng.randrange(_LARGE_ONE_IN) == 0
-    most_actions = 5 if large else 3
-    while len(actors) < 4 or writes < LEAST_WRITES["large" if large else "small"]:
+    size, most_actions = ("large", 5) if rng.randrange(_LARGE_ONE_IN) == 0 else ("small", 3)
+    while certain or len(actors) < 4 or (writes < LEAST_WRITES[size] and len(actors) < MOST_ACTORS[size]):
         role = certain.pop() if certain else rng.choice(roles)
         role = "counter" if role == "foreigner" and own_alone else role
         name = f"a{len(actors)}"

@@ -28,16 +28,21 @@ _DEFINITIONS: tuple[dict[str, str], ...] = (
     {"delta.enableChangeDataFeed": "true"},
     {"delta.enableInCommitTimestamps": "true"},
 )
-_MANY = {"stranger": (3, 6), "visitor": (4, 8)}
+_MANY = {"stranger": (2, 4), "visitor": (2, 5)}
 """How many actions the actors of a role have, if not from one to three."""
 _STRANGE = ["stranger"] * 8 + ["banker", "banker", "together", "visitor", "copier"]
+COPIES, BESIDE = "copies", "one table beside several"
 _THEMES = {
     "transfers": ["banker"] * 6 + ["together", "together", "historian", "historian", "visitor", "writer"],
-    "copies": ["copier"] * 4 + ["banker", "writer", "writer", "together"],
-    "one table beside several": ["banker"] * 3 + ["writer"] * 4 + ["optimizer", "together", "historian", "reader", "visitor", "checkpointer"],
+    COPIES: ["copier"] * 4 + ["banker", "writer", "writer", "together"],
+    BESIDE: ["banker"] * 3 + ["writer"] * 4 + ["optimizer", "together", "historian", "reader", "visitor", "checkpointer"],
     STRANGERS: _STRANGE,
     f"{STRANGERS} again": _STRANGE,
 }
+_CERTAIN = {COPIES: ["copier"], BESIDE: ["writer"], STRANGERS: ["stranger"], f"{STRANGERS} again": ["stranger"]}
+"""Who is there in every plan of a theme."""
+_LEAST_WRITES, _MOST_ACTORS = {"small": 4, "middle": 7, "large": 20}, {"small": 5, "middle": 40, "large": 40}
+"""How many actions of a plan change rows, unless it has so many actors."""
 
 
 def draw_tables(seed: int) -> Plan:
@@ -45,17 +50,18 @@ def draw_tables(seed: int) -> Plan:
     rng = random.Random(f"plan tables {seed}")
     stores = rng.choice(_STORES)
     theme = rng.choice(list(_THEMES))
-    small = theme != "copies" and rng.random() < 0.95  # such schedules meet more interleavings in the same time
+    small = rng.random() < (0.7 if theme == COPIES else 0.97)  # such schedules meet more interleavings in the same time
+    size = "small" if small else rng.choice(["middle"] * 19 + ["large"])
     tables = [TableOf(rng.choice(stores), _properties(rng)) for _ in range(2 if small else rng.choice([2, 3, 3, 4]))]
     if len(stores) > 1 or stores[0] != "dynamodb":  # without a common arbiter one table at most may be such that others could not roll it forward
         plain = rng.randrange(2 * len(tables))
         tables = [TableOf(t.store, t.properties if n == plain else {**_without(t.properties), **TRACKED}) for n, t in enumerate(tables)]
     accounts = rng.randint(2, 4)
     processes = [f"p{n}" for n in range(rng.choice([2, 3, 3, 4]))]
-    roles = [rng.choice(["together", "together", "visitor", "historian"]), *["stranger"] * (_THEMES[theme] is _STRANGE), "banker", "banker"]
+    roles = [rng.choice(["together", "together", "visitor", "historian"]), *_CERTAIN.get(theme, ()), "banker", "banker"]
     actors: list[ActorPlan] = []
     writes = 0
-    while roles or len(actors) < (3 if small else 4) or writes < (4 if small else 20 if rng.randrange(20) == 0 else 7):
+    while roles or len(actors) < (3 if small else 4) or (writes < _LEAST_WRITES[size] and len(actors) < _MOST_ACTORS[size]):
         role = roles.pop() if roles else rng.choice(_THEMES[theme])
         draw = _Role(rng, len(actors), len(tables), accounts, hurry=_THEMES[theme] is _STRANGE)
         actions = tuple(draw.action(role, n) for n in range(rng.randint(*_MANY.get(role, (1, 3)))))

@@ -51,7 +51,7 @@ def _hand_over_another(of: Any, head: int, error: BaseException, *given: Any) ->
         (Conflict, "_facts", lambda c: _facts(replace(c, timestamp_ms=None)), "its text of a conflict is", {"first": 0}),
         (commit_bytes, "writer", lambda: {"application": "another"}, "its program is 'another'", {"first": 0}),
         (rules, "is_harmless_property", lambda *_: False, "nothing changed that it goes by", {"first": 17}),
-        (rules, "is_harmless", lambda *_: False, "for a definition that did not change", {"first": 123}),
+        (rules, "is_harmless", lambda *_: False, "for a definition that did not change", {"first": 90}),
         (rules, "FILE_RULES", (), "passes over what changed", {"first": 46}),
         (fail_policy, "columns_changed", lambda *_: {"k", "v", "w"}, "changed", {"first": 27}),
         (failed_attempt, "hand_over", _hand_over_another, "is recorded as failed by Another", {"first": 0}),

@@ -52,16 +52,16 @@ def _each_by_itself(states: Sequence[Any], times_ms: Sequence[int]) -> list[Any]
 @pytest.mark.parametrize(
     ("where", "name", "wrong", "theme", "violation", "first"),
     [
-        (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times", 71),
+        (close, "word_of", lambda home, prepared: home.look().version, STRANGERS, "decided 0 times", 74),
         (close, "word_of", lambda home, prepared: close.ABORTED, "transfers", "is not closed with it", 1),
-        (close, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 363),
-        (close, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 285),
-        (Part, "is_only_read", property(lambda _: False), "copies", "no serial order", 65),
-        (Part, "move_to", _move, "transfers", "decided", 461),
-        (together, "heads_at", _each_by_itself, "transfers", "by half", 3),
-        (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order", 11),
-        (shared, "_is_open", lambda head: False, "copies", "which is open there", 335),
-        (shared, "_laid_over", lambda state, head: replace(head, txns={}), "one table beside several", "saw other rows", 82),
+        (close, "_without", lambda file, *_: StagedFile(file), STRANGERS, "I6: two rows", 170),
+        (close, "_found", lambda lost, *_: ({}, np.zeros(0, np.int64)), STRANGERS, "I6: two rows", 170),
+        (Part, "is_only_read", property(lambda _: False), "copies", "no serial order", 2),
+        (Part, "move_to", _move, "transfers", "decided", 443),
+        (together, "heads_at", _each_by_itself, "transfers", "by half", 176),
+        (multi_table, "_has_successor", lambda state, head: False, "transfers", "no serial order", 39),
+        (shared, "_is_open", lambda head: False, "copies", "which is open there", 109),
+        (shared, "_laid_over", lambda state, head: replace(head, txns={}), "one table beside several", "saw other rows", 41),
     ],
 )
 def test_a_check_that_is_taken_out_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, theme: str, violation: str, first: int) -> None:
