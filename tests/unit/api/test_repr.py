@@ -57,7 +57,11 @@ def test_receipts_without_a_version() -> None:
 def test_receipts_of_groups_of_many_winners_and_of_rows_that_both_changed() -> None:
     one = replace(RECEIPT, group_size=3, conflicts=(MET,) * 6, overwritten=(SupersededRow(1, "cells", ("a",), 10),), rows_followed=7)
     assert "version 12, shared with 2 other appends" in str(one)
-    assert "version 10 (UPDATE), 2 more; " in str(one) and "1 row in which both changed something" in str(one) and "7 rows found where" in str(one)
+    assert (
+        "version 10 (UPDATE), 2 more; " in str(one)
+        and "1 row in which both changed something" in str(one)
+        and "7 rows found where others had moved them" in str(one)
+    )
 
 
 def test_a_receipt_counts_one_row_in_the_singular() -> None:

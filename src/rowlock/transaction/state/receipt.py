@@ -67,7 +67,7 @@ class Receipt:
         rows_rebased: Rows that rebases looked at.
         bytes_rebased: The bytes that they read for that.
         rows_dropped: Staged rows that were dropped, because others had changed what they came from.
-        rows_followed: Rows that were carried to where a compaction had put them, without being read.
+        rows_followed: Rows that were carried to where others had only moved them, without being read: a compaction, under `lockless` also copy on write.
         already_committed: Whether the application's step was in the log before; nothing is committed then.
         group_size: How many transactions share the version.
         overwritten: Rows in which a lockless commit met a winner.
@@ -151,7 +151,7 @@ class Receipt:
         cost = [
             f"{display.count(self.rows_rebased, 'row')} rebased ({display.size(self.bytes_rebased)})" if self.rows_rebased else "",
             f"{display.count(self.rows_dropped, 'staged row')} dropped" if self.rows_dropped else "",
-            f"{display.count(self.rows_followed, 'row')} found where a compaction had moved them" if self.rows_followed else "",
+            f"{display.count(self.rows_followed, 'row')} found where others had moved them" if self.rows_followed else "",
             f"{display.count(len(self.overwritten), 'row')} in which both changed something" if self.overwritten else "",
             f"{self.attempts} tries" if self.attempts > 1 else "",
         ]
