@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from rowlock.exceptions import InvalidInput, WrongType
+from rowlock.display import nearest
+from rowlock.exceptions import InvalidInput, SettingWarning, UnsupportedFeature, WrongType
 from rowlock.time_zones import zone_of
 
 T = TypeVar("T")
@@ -152,3 +154,28 @@ def one_of(value: Any, name: str, allowed: Sequence[str], table: str | None = No
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"{name} {value!r} is not one of {', '.join(allowed)}", table=table)
     return value
+
+
+_without_effect: set[str] = set()
+
+
+def pass_over(names: Iterable[str], known: Sequence[str], of: str, access: Literal["read", "write"], table: str) -> None:
+    """Names options that are none of the `known` ones in warnings, once in a process: as with delta-spark they have no effect.
+
+    Raises UnsupportedFeature for a name that is like a known one, which is meant, and for Hadoop's, which say with whose keys to reach the store.
+    """
+    for name in names:
+        meant = nearest(name, known)
+        if meant or name.lower().startswith(("fs.", "dfs.")):
+            instead = f"did you mean {meant}?" if meant else f"set spark.hadoop.{name} in the session."
+            text = f"The option {name} of a {of} is refused: Rowlock has none of this name; {instead} It knows {', '.join(known)}"
+            raise UnsupportedFeature(text, feature=f"option {name} of a {of}", access=access, table=table)
+        without_effect(name, f"a {of}")
+
+
+def without_effect(option: str, of: str) -> None:
+    """Warns, once in a process, of an option that has no effect."""
+    text = f"The option {option} of {of} has no effect on a Delta table"
+    if text not in _without_effect:
+        _without_effect.add(text)
+        warnings.warn(text, SettingWarning, stacklevel=2)

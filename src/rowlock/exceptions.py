@@ -295,7 +295,10 @@ class ChecksumWarning(UserWarning):
 
 
 class SettingWarning(UserWarning):
-    """A setting `spark.databricks.delta.*` of the session has no effect on Rowlock, and changes no result; each is named once in a process."""
+    """A setting `spark.databricks.delta.*` of the session, or an option of a read or a write, has no effect on Rowlock, and changes no result.
+
+    Each is named once in a process.
+    """
 
 
 class DeltaConcurrentModificationException(RowlockError):

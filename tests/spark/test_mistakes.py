@@ -21,7 +21,10 @@ pytestmark = pytest.mark.spark
 ALL = scenarios(FILE.parent / "mistakes.txt")
 SETUP, MISTAKES = ALL["setup"], {name: statements for name, statements in ALL.items() if name != "setup"}
 BEFORE_A_CHANGE = {name: statements for name, statements in MISTAKES.items() if not name.endswith("(soak)")}
-SHORT = {name: BEFORE_A_CHANGE[name] for name in ("the table that is not there", "rows that a constraint refuses", "MERGE")}
+SHORT = {
+    name: BEFORE_A_CHANGE[name]
+    for name in ("the table that is not there", "rows that a constraint refuses", "MERGE", "options, clustering and names of writes, change feeds, subqueries")
+}
 
 
 def _wrong(folder: Path, chosen: dict[str, list[Recorded]]) -> list[str]:

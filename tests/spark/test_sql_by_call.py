@@ -52,7 +52,6 @@ def test_what_is_not_on_a_delta_table_is_left_to_spark(spark, sales, tmp_path):
         ("DELETE FROM {t} WHERE id IN (SELECT 1)", StatementRefused),
         ("TRUNCATE TABLE {t} PARTITION (region = 'eu')", UnsupportedFeature),
         ("REORG TABLE {t} APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))", UnsupportedFeature),
-        ("DROP TABLE {t}", UnsupportedFeature),
     ],
 )
 def test_refused_by_name(spark, sales, statement, error):

@@ -71,7 +71,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("partitioned anew", "py:spark.sql('DESCRIBE DETAIL t').first().partitionColumns", ["p"]),
     ("createOrReplace", FRAME.format(5, "z") + ".writeTo('t').using('delta').option('userMetadata', 'rtas').createOrReplace()", None),
     ("the text of createOrReplace", HISTORY, [["CREATE OR REPLACE TABLE AS SELECT", "rtas"]]),
-    ("an option without effect", FRAME.format(5, "z") + ".writeTo('t').using('delta').option('noSuch', 'true').createOrReplace()", "UnsupportedFeature"),
+    ("a misspelt option", FRAME.format(5, "z") + ".writeTo('t').using('delta').option('userMetaDat', 'true').createOrReplace()", "UnsupportedFeature"),
     ("a stream's files", "py:spark.range(4).coalesce(1).write.parquet('{root}/in')", None),
     (
         "small files",

@@ -23,6 +23,7 @@ from rowlock.protocol.actions import Commit, Metadata
 
 Bound = int | str | datetime.datetime
 """A version, or a time: text that Spark can cast to a timestamp, or a datetime."""
+_SCHEMA_MODE = "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable"
 
 
 def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = None, *, storage_options: Mapping[str, str] | None = None) -> DataFrame:
@@ -35,7 +36,7 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
         spark: A classic SparkSession (not Spark Connect).
         path: A local path or a URL, as `DeltaTable.forPath` takes it.
         start: The first version, 0 or more; or a time, from which on: text that Spark can cast to a timestamp, or a datetime.
-        end: The last version, or a time, up to which; None is the newest version.
+        end: The last version, the newest where it lies after that; or a time, up to which; None is the newest version.
         storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
 
     Returns:
@@ -44,7 +45,7 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
 
     Raises:
         TableNotFound: There is no Delta table at the path.
-        VersionNotFound: The log does not hold the first version any more, or not yet.
+        VersionNotFound: The log does not hold the first version any more, or not yet; the end is a time after the newest commit.
         InvalidInput: The feed was off at one of the versions; the end lies before the start; the columns at one of the versions are others than those
             that are read; text that is no time.
         WrongType: An argument is of another type.
@@ -118,11 +119,11 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
     if version is None:
         at = handle.time_ms(start)
         version = next((v for v, t in times.items() if t >= at), None)
-        if version is None and _may_start_later(handle):
+        if version is None and _may_lie_later(handle):
             return newest.version + 1
         if version is None:
             raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)
-    if version > newest.version and _may_start_later(handle):
+    if version > newest.version and _may_lie_later(handle):
         return newest.version + 1
     if version > newest.version:
         raise VersionNotFound(
@@ -136,19 +137,19 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
     return version
 
 
-def _may_start_later(handle: Handle) -> bool:
-    """Whether the session's setting allows to start after the newest version, which gives no changes."""
+def _may_lie_later(handle: Handle) -> bool:
+    """Whether the session's setting allows to start after the newest version, which gives no changes, and to end after the newest commit's time."""
     return settings_of(handle.spark).flag("changeDataFeed.timestampOutOfRange.enabled")
 
 
 def _last(handle: Handle, end: Bound, times: Mapping[int, int], newest: Snapshot) -> int:
-    """The version that the changes end with: the newest where a later one is asked for."""
+    """The version that the changes end with: the newest where a later one is asked for.  Raises VersionNotFound for a time after it, as delta-spark does."""
     version = _version(end, "end")
     if version is not None:
         return min(version, newest.version)
     at = handle.time_ms(end)
     found = [v for v, t in times.items() if t <= at]
-    if not found:
+    if not found or (at > max(times.values()) and not _may_lie_later(handle)):
         raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)
     return found[-1]
 
@@ -166,11 +167,11 @@ def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot)
     """Raises InvalidInput where the feed was off at a version, or columns were others than those of `shown`."""
     refuse_its_columns(shown)
     protocol, metadata = first.protocol, first.metadata
-    checked: Metadata | None = None
+    defined: list[tuple[int, Metadata]] = []
     for commit in commits:
         protocol = commit.protocol or protocol
         metadata = (commit.metadata or metadata) if commit.version > first.version else metadata
-        if metadata == checked:
+        if defined and metadata == defined[-1][1]:
             continue
         if not change_feed.is_enabled(protocol, metadata):
             raise InvalidInput(
@@ -185,20 +186,22 @@ def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot)
                     key=change_feed.ENABLED,
                 ),
             )
+        defined.append((commit.version, metadata))
+    for version, metadata in (*defined[1:], *defined[:1]):  # as delta-spark has it, a change of the columns is named before those at the start
         if what := unreadable(metadata, shown):
+            change, data = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE", "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
+            at_start = version == commits[0].version
             raise InvalidInput(
-                f"Version {commit.version} {what}, so its changes cannot be shown with those of version {shown.version}: "
-                "read the versions before and after apart",
+                f"Version {version} {what}, so its changes cannot be shown with those of version {shown.version}: read the versions before and after apart",
                 table=shown.table,
-                version=commit.version,
+                version=version,
                 condition=named(
-                    "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA",
+                    data if at_start else change,
                     start=commits[0].version,
                     end=commits[-1].version,
                     readSchema=shown.metadata.schema_string,
                     readVersion=shown.version,
-                    incompatibleVersion=commit.version,
-                    config="spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable",
+                    incompatibleVersion=version,
+                    **({"config": _SCHEMA_MODE} if at_start else {}),
                 ),
             )
-        checked = metadata

@@ -21,11 +21,11 @@ from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.handle import Handle
 from rowlock.api.sql import statements
-from rowlock.api.sql.target import open_part, write_arguments
+from rowlock.api.sql.target import is_true, open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
+from rowlock.arguments import pass_over, without_effect
 from rowlock.conditions import named as condition
-from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.answers import answer, columns_of_answer
@@ -255,7 +255,7 @@ def relation(spark: SparkSession, node: Any) -> Any:
 def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
     """Writes a DataFrame by format name."""
     path = place_in(options, 'Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
-    arguments = write_arguments(options, path)
+    arguments = write_arguments(options, path, replaces=mode == "Overwrite")
     frames.write(rows, path, mode=_MODES[mode], partition_by=_partition_columns(options), **arguments)  # type: ignore[arg-type]
 
 
@@ -293,7 +293,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
 _VERSION_IN_PATH, _TIME_IN_PATH = re.compile(r"(.+)@[vV](\d+)\Z"), re.compile(r"(.+)@(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})\Z")
 _VERSION, _TIME = "versionasof", "timestampasof"
 _FEED = ("readchangefeed", "readchangedata")
-_BOUNDS = ("startingversion", "endingversion", "startingtimestamp", "endingtimestamp")
+_BOUNDS = frozenset(("startingversion", "endingversion", "startingtimestamp", "endingtimestamp"))
 _NO_EFFECT = frozenset(("path", "serialization.format"))
 _SPELLED = ("versionAsOf", "timestampAsOf", "readChangeFeed", "startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
 _KNOWN = frozenset((*_NO_EFFECT, _VERSION, _TIME, *_FEED, *_BOUNDS))
@@ -302,7 +302,7 @@ _KNOWN = frozenset((*_NO_EFFECT, _VERSION, _TIME, *_FEED, *_BOUNDS))
 def frame_of(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
     """The rows that options of a DataFrameReader ask for; their names are in small letters.
 
-    Raises UnsupportedFeature for an option without effect, PathNotFound (an AnalysisException, as delta-spark raises) where there is no table.
+    Raises UnsupportedFeature for a misspelt option, PathNotFound (an AnalysisException, as delta-spark raises) where there is no table.
     """
     try:
         return _frame(spark, path, options)
@@ -311,21 +311,15 @@ def frame_of(spark: SparkSession, path: str, options: Mapping[str, str]) -> Data
 
 
 def _frame(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
-    if unknown := sorted(set(options) - _KNOWN):
-        raise UnsupportedFeature(
-            f"The option {unknown[0]} of a read is refused: this version of Rowlock does nothing with it{did_you_mean(unknown[0], _SPELLED)}. It knows versionAsOf, timestampAsOf, readChangeFeed and "
-            "its bounds (startingVersion, endingVersion, startingTimestamp, endingTimestamp)",
-            feature=f"option {unknown[0]}",
-            access="read",
-            table=path,
-        )
+    pass_over(sorted(set(options) - _KNOWN), _SPELLED, "read", "read", path)
     version, timestamp = options.get(_VERSION), options.get(_TIME)
-    if not any(options.get(name, "").lower() == "true" for name in _FEED):
-        if bound := next((name for name in _BOUNDS if name in options), None):
-            raise InvalidInput(f"The option {bound} goes with readChangeFeed=true, which is not set", table=path)
+    if not any(is_true(name, options[name], path) for name in _FEED if name in options):
+        for bound in _BOUNDS & options.keys():
+            without_effect(bound, "a read without readChangeFeed=true")
         return _read(spark, path, None if version is None else _number(version, "versionAsOf", path), timestamp)
     if version is not None or timestamp is not None:
-        raise InvalidInput("readChangeFeed does not go with versionAsOf or timestampAsOf: use startingVersion and endingVersion", table=path)
+        text = "readChangeFeed does not go with versionAsOf or timestampAsOf: use startingVersion and endingVersion"
+        raise InvalidInput(text, table=path, condition=condition("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"))
     start = _bound(options, "starting", path)
     if start is None:
         raise InvalidInput("readChangeFeed needs startingVersion or startingTimestamp", table=path, condition=condition("DELTA_NO_START_FOR_CDC_READ"))
@@ -362,7 +356,8 @@ def _bound(options: Mapping[str, str], name: str, path: str) -> Bound | None:
     """The version or the time with which the changes start or end."""
     version, timestamp = options.get(f"{name}version"), options.get(f"{name}timestamp")
     if version is not None and timestamp is not None:
-        raise InvalidInput(f"Give {name}Version or {name}Timestamp, not both", table=path)
+        both = condition("DELTA_MULTIPLE_CDC_BOUNDARY", startingOrEnding=name)
+        raise InvalidInput(f"Give {name}Version or {name}Timestamp, not both", table=path, condition=both)
     return timestamp if version is None else _number(version, f"{name}Version", path)
 
 
@@ -371,7 +366,7 @@ def _number(text: str, name: str, path: str) -> int:
         why = (
             condition("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE", timeTravelKey=name)
             if name == "versionAsOf"
-            else condition("DELTA_ILLEGAL_OPTION", input=text, name=name, explain="must be a version")
+            else condition("DELTA_VERSION_INVALID", version=text)
         )
         raise InvalidInput(f"{name} is a number, not {text!r}", table=path, condition=why)
     return int(text)

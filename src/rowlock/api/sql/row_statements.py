@@ -29,7 +29,7 @@ from rowlock.transaction.state.receipt import Receipt
 def update(target: Target, plan: Any) -> DataFrame:
     """UPDATE: the number of rows that changed."""
     table = target.changed()
-    values = ScalarSubqueries(target.nodes, target.statement, target.folder)
+    values = ScalarSubqueries(target.nodes, target.statement, target.folder, lambda: target.head.schema.names)
     table._update(_condition(target, plan.condition()), _assignments(target, plan.assignments(), values), values.frames)
     return _answer(answer(target.spark, "UpdateTable", [(_count(table._receipts.last, "Updated"),)]), table._receipts.last)
 
@@ -52,13 +52,13 @@ def truncate(target: Target, plan: Any) -> None:
 def merge(target: Target, plan: Any) -> DataFrame:
     """MERGE with every clause: the numbers of rows that it changed, as the builder's `execute` gives them."""
     nodes, table = target.nodes, target.changed()
-    values = ScalarSubqueries(nodes, target.statement, target.folder)
+    values = ScalarSubqueries(nodes, target.statement, target.folder, lambda: target.head.schema.names)
     source, on = nodes.frame(plan.sourceTable()), _expression(target, plan.mergeCondition(), "MERGE condition")
 
     def clause(action: Any) -> Clause:
         condition, name = _condition(target, action.condition()), target.nodes.class_name(action)  # DeleteAction, UpdateAction, InsertStarAction, ...
         kind, whole = name.removesuffix("Action").removesuffix("Star").lower(), name.endswith("StarAction")
-        assigned = None if kind == "delete" or whole else _assignments(target, action.assignments(), values)
+        assigned = None if kind == "delete" or whole else _assignments(target, action.assignments(), values, inserts=kind == "insert")
         return Clause(kind, condition, assigned, all_columns=whole)
 
     matched, inserted, alone = (
@@ -127,7 +127,7 @@ def _write(target: Target, rows: DataFrame, where: Column | None, *, evolving: b
 
 def append(target: Target, plan: Any) -> None:
     """`df.writeTo(t).append()`, and AppendData as others make it: by name or by position."""
-    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
+    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path, replaces=False)
     frames.write(_rows(target, plan, evolves(options)), target.path, **options)
 
 
@@ -172,27 +172,29 @@ def _condition(target: Target, held: Any) -> Column | None:
     return None if found is None else _expression(target, found)
 
 
-def _expression(target: Target, expression: Any, where: str = "condition or a value") -> Column:
-    """An expression as a Column, which Spark resolves later.  Raises StatementRefused for a subquery."""
+def _expression(target: Target, expression: Any, where: str = "condition", condition: str = "DELTA_UNSUPPORTED_SUBQUERY") -> Column:
+    """An expression as a Column, which Spark resolves later.  Raises StatementRefused, with this error condition, for a subquery."""
     if target.nodes.bridge.subquery.hasSubquery(expression):
+        text = str(expression.toString())
+        parameters = {"operation": f"{target.statement} {where}", "cond": text} if condition == "DELTA_UNSUPPORTED_SUBQUERY" else {"treeNode": text}
         raise StatementRefused(
             f"{target.statement} may not contain a subquery in a {where}: use MERGE, whose source may be any query",
             what="a subquery",
             table=target.folder,
-            condition=named("DELTA_UNSUPPORTED_SUBQUERY"),
+            condition=named(condition, **parameters),
         )
     return target.nodes.column(expression)
 
 
-def _assignments(target: Target, assignments: Any, values: ScalarSubqueries) -> dict[str, Column | str]:
+def _assignments(target: Target, assignments: Any, values: ScalarSubqueries, *, inserts: bool = False) -> dict[str, Column | str]:
     """The columns that a clause sets, and their values, in which `values` computes the scalar subqueries."""
     out: dict[str, Column | str] = {}
     for a in target.nodes.items(assignments):
         key = dotted([str(p) for p in target.nodes.items(a.key().nameParts())])
         if key in out:
-            raise InvalidInput(
-                f"The statement sets {key} twice", table=target.folder, condition=named("DELTA_CONFLICT_SET_COLUMN", columnList=f"[{key}, {key}]")
-            )
+            condition = named("DELTA_DUPLICATE_COLUMNS_ON_INSERT") if inserts else named("DELTA_CONFLICT_SET_COLUMN", columnList=f"[{key}, {key}]")
+            raise InvalidInput(f"The statement sets {key} twice", table=target.folder, condition=condition)
         value = values.computed(a.value())
-        out[key] = target.nodes.default(value) or _expression(target, value, "value, but for one that names no column of its rows")
+        where = "value, but for one that names no column of its rows"
+        out[key] = target.nodes.default(value) or _expression(target, value, where, "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.UNSUPPORTED_IN_EXISTS_SUBQUERY")
     return out

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -24,10 +24,11 @@ from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Spec
 from rowlock.engines.spark.statements.sources import refresh_cached
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
+from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.protocol.paths import FORMATS, path_of
-from rowlock.protocol.schema import TYPE_CHANGES, column_name, dotted
+from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, column_name, dotted
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import OF_ONE_TABLE
@@ -148,7 +149,7 @@ def replace_as_select(target: Target, plan: Any) -> None:
 def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
     """The arguments of `rowlock.write` that the options of a statement with a query stand for; those that Spark took for properties are left out."""
     options = {k: v for k, v in target.nodes.mapping(plan.writeOptions()).items() if k.lower() not in {p.lower() for p in spec.properties}}
-    out = write_arguments(options, ".".join(target.parts))
+    out = write_arguments({**spec.options, **options}, ".".join(target.parts))
     for name in ("overwrite_schema", "merge_schema", "partition_overwrite_mode"):  # the statement itself makes the table anew
         out.pop(name, None)
     return out
@@ -187,35 +188,48 @@ def _make_with_rows(
 def save_as_table(target: Target, plan: Any) -> None:
     """`df.write.saveAsTable(name)`: makes the table, appends to it or overwrites its rows."""
     nodes, mode = target.nodes, str(plan.mode().name())
+    there = target.folder is not None and (path_of(target.parts) is None or target.handle.state.log.exists())
+    if there and mode == "Ignore":
+        return
+    if there and mode == "ErrorIfExists":
+        raise NameTaken(
+            f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite')",
+            table=target.path,
+            condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])),
+        )
     entry = plan.tableDesc()
     provider = str(nodes.option(entry.provider()) or "")
     by_default = mode == "Append" and provider == str(target.spark.conf.get("spark.sql.sources.default", "parquet"))  # an append goes by the table's own format
     if provider.lower() not in FORMATS and not by_default:
-        target.refuse(f"with format {provider} on a Delta table", 'Use df.write.format("delta").saveAsTable(name)')
+        target.refuse(f"with format {provider} on a Delta table", 'Use df.write.format("delta").saveAsTable(name), or DROP TABLE first')
     if entry.bucketSpec().isDefined():
         target.refuse("with bucketBy", "Leave bucketBy out")
     rows = nodes.frame(nodes.query(plan))
     location = nodes.option(entry.storage().locationUri())
     partitions = [str(c) for c in nodes.items(entry.partitionColumnNames())]
     clusters = nodes.option(entry.clusterBySpec())
-    options = write_arguments(nodes.mapping(entry.storage().properties()), ".".join(target.parts))
-    if target.folder is None:
-        spec = Spec(provider=provider, location=None if location is None else str(nodes.bridge.hadoop_path(location).toString()), partitions=partitions)
-        if clusters is not None:
-            spec = dataclasses.replace(spec, clusters=[tuple(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())])
-        _create_with_rows(target, spec, rows, mode == "Ignore", options)
-    elif mode == "ErrorIfExists":
-        raise NameTaken(
-            f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite')",
-            table=target.path,
-            condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])),
-        )
-    elif mode != "Ignore":
-        place = None if location is None else str(nodes.bridge.hadoop_path(location).toString())
-        if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
-            raise other_location(".".join(target.parts), target.path, place)
-        rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
-        frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
+    place = None if location is None else str(nodes.bridge.hadoop_path(location).toString())
+    given = nodes.mapping(entry.storage().properties())
+    comment = next((given.pop(k) for k in list(given) if k.lower() == "comment"), None) if not there else None
+    options = write_arguments(given, ".".join(target.parts), replaces=mode == "Overwrite")
+    keys = [] if clusters is None else [tuple(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())]
+    if not there:
+        spec = Spec(provider=provider, location=place, comment=comment, partitions=partitions, clusters=keys)
+        return _create_with_rows(target, spec, rows, mode == "Ignore", options)
+    _check_clustering(target.head, keys)
+    if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
+        raise other_location(".".join(target.parts), target.path, place)
+    rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
+    frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
+
+
+def _check_clustering(snapshot: Snapshot, cluster_by: Sequence[ColumnPath]) -> None:
+    """Raises InvalidInput where a write asks for other clustering columns than the table has; asking for none is allowed."""
+    given, there = ([".".join(c) for c in columns] for columns in (cluster_by, snapshot.clustering_columns))
+    if given and [c.lower() for c in given] != [c.lower() for c in there]:
+        text = f"The table is clustered by {', '.join(there) or 'nothing'}, not by {', '.join(given)}; leave clusterBy out, or use ALTER TABLE ... CLUSTER BY"
+        mismatch = named("DELTA_CLUSTERING_COLUMNS_MISMATCH", providedClusteringColumns=",".join(given), existingClusteringColumns=",".join(there))
+        raise InvalidInput(text, table=snapshot.table, condition=mismatch)
 
 
 def refresh(target: Target, plan: Any) -> None:
@@ -224,9 +238,13 @@ def refresh(target: Target, plan: Any) -> None:
 
 
 def drop(target: Target, plan: Any) -> None:
-    """DROP TABLE: the name, and the folder of a managed table with it."""
-    if path_of(target.parts) is not None:
-        target.refuse("of a path", "A table without a name has nothing to drop: delete its folder yourself")
+    """DROP TABLE: the name, and the folder of a managed table with it; of a path nothing, as with delta-spark, and a warning says so."""
+    if (path := path_of(target.parts)) is not None:
+        if Handle(target.spark, path).state.log.exists():
+            warnings.warn(f"DROP TABLE of a path drops nothing, as with delta-spark: delete the folder {path} yourself", UserWarning, stacklevel=2)
+        elif not plan.ifExists():
+            raise NameNotFound(f"There is no table at {path} to drop; use DROP TABLE IF EXISTS", condition=catalog.not_found(dotted(target.parts), "default"))
+        return
     assert target.nodes.class_name(plan) == "DropTable"
     catalog.Name(target.spark, dotted(target.parts)).drop(purge=bool(plan.purge()))
 

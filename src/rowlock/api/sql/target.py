@@ -8,13 +8,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rowlock import threads
+from rowlock import arguments, threads
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
 from rowlock.api.row_writes import widened_metadata
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import Condition, named
-from rowlock.display import count, did_you_mean
+from rowlock.display import count
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.bridge import analyzed
@@ -23,7 +23,7 @@ from rowlock.engines.spark.frames.reading import relabelled
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.insert import assigned
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature, refuse
+from rowlock.exceptions import InvalidInput, SchemaMismatch, refuse
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.paths import path_of
@@ -126,10 +126,10 @@ def fitted(
             table=target.path,
             condition=unresolved_column(missing[:1], schema.names) if listed else named("DELTA_METADATA_MISMATCH"),
         )
-    if len({n.lower() for n in names}) < len(names):
-        raise SchemaMismatch(
-            f"A column is set twice: {', '.join(names)}", table=target.path, condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(names[-1]))
-        )
+    if twice := [n for n in names if [m.lower() for m in names].count(n.lower()) > 1]:
+        duplicate = named("DELTA_DUPLICATE_COLUMNS_FOUND.READ_SCHEMA", duplicateCols=", ".join(twice))
+        condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(twice[-1])) if listed else duplicate
+        raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path, condition=condition)
     _, alias = target.nodes.without_alias(analyzed(rows))
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
     out = (
@@ -160,10 +160,10 @@ _ARGUMENTS = {name.lower(): argument for name, argument in _OPTIONS.items()}
 """The same by the names in small letters: Spark's options have no case."""
 
 
-def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
-    """The arguments of `rowlock.write` that options of a DataFrameWriter stand for.
+def write_arguments(options: Mapping[str, str], table: str, *, replaces: bool = True) -> dict[str, Any]:
+    """The arguments of `rowlock.write` that options of a DataFrameWriter stand for; without those that a write has no use for which does not replace rows.
 
-    Raises UnsupportedFeature for an option that would have no effect, InvalidInput for a value that none of its kind is.
+    Warns of an option without effect.  Raises UnsupportedFeature for a misspelt one, InvalidInput for a value that none of its kind is.
     """
     out: dict[str, Any] = {}
     for name, value in options.items():
@@ -175,14 +175,8 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
         elif lower.startswith(("delta.", "rowlock.")):
             out.setdefault("properties", {})[name] = value
         else:
-            raise UnsupportedFeature(
-                f"The option {name} of a write is refused: this version of Rowlock does nothing with it{did_you_mean(name, _OPTIONS)}. "
-                f"It knows {', '.join(_OPTIONS)} and table properties",
-                feature=f"option {name}",
-                access="write",
-                table=table,
-            )
-    return {name: value for name, value in out.items() if value is not None}
+            arguments.pass_over([name], tuple(_OPTIONS), "write", "write", table)
+    return {name: value for name, value in out.items() if value is not None and (replaces or name not in ("overwrite_schema", "partition_overwrite_mode"))}
 
 
 def evolves(options: Mapping[str, Any]) -> bool:
@@ -194,9 +188,7 @@ def evolves(options: Mapping[str, Any]) -> bool:
 def _value(lower: str, name: str, text: str, table: str) -> Any:
     """The value of an option as its argument takes it; None where it says nothing."""
     if lower in ("mergeschema", "overwriteschema", "datachange", "optimizewrite"):
-        if text.strip().lower() not in ("true", "false"):
-            raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table, condition=_illegal(name, text, "must be 'true' or 'false'"))
-        return text.strip().lower() == "true"
+        return is_true(name, text, table)
     if lower == "replaceusing":
         return list(dict.fromkeys(c.strip() for c in text.split(",")))
     if lower == "partitionoverwritemode":
@@ -206,14 +198,19 @@ def _value(lower: str, name: str, text: str, table: str) -> Any:
             )
         return text.lower()
     if lower in ("txnversion", "maxrecordsperfile"):
-        try:
-            number = int(text)
-        except ValueError as e:
-            raise InvalidInput(
-                f"The option {name} is a whole number, not {text!r}", table=table, condition=_illegal(name, text, "must be a non-negative integer")
-            ) from e
+        number = int(text) if text.strip().lstrip("-").isdecimal() else None
+        if number is None or (lower == "txnversion" and number < 0):
+            explain = "must be a non-negative integer"
+            raise InvalidInput(f"The option {name} {explain}, not {text!r}", table=table, condition=_illegal(name, text, explain))
         return None if lower == "maxrecordsperfile" and number <= 0 else number  # as Spark has it: no limit
     return text
+
+
+def is_true(name: str, text: str, table: str) -> bool:
+    """The value of an option that is true or false.  Raises InvalidInput."""
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table, condition=_illegal(name, text, "must be 'true' or 'false'"))
+    return text.strip().lower() == "true"
 
 
 def _illegal(name: str, text: str, explain: str) -> Condition:

@@ -1,4 +1,4 @@
-"""The options of a stream that reads a table, under delta-spark's names; one that would have no effect is refused (I9)."""
+"""The options of a stream that reads a table, under delta-spark's names; a misspelt one is refused (I9)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rowlock import arguments
 from rowlock.conditions import named
-from rowlock.display import did_you_mean
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
 LATEST = "latest"
@@ -53,15 +53,14 @@ class StreamOptions:
 
 
 def parse(given: Mapping[str, str], table: str) -> StreamOptions:
-    """The options of a DataStreamReader.  Raises InvalidInput, and UnsupportedFeature for an option that Rowlock does nothing with."""
+    """The options of a DataStreamReader.  Warns of one without effect.  Raises InvalidInput, and UnsupportedFeature for a version and for a misspelt option."""
     options = {_OTHER_NAMES.get(k.lower(), k.lower()): v for k, v in given.items() if not k.lower().startswith(STORAGE) and k.lower() not in _IGNORED}
     if unknown := sorted(name for name in given if _OTHER_NAMES.get(name.lower(), name.lower()) in set(options) - {n.lower() for n in _KNOWN}):
-        raise UnsupportedFeature(
-            f"The option {unknown[0]} of a stream is refused: this version of Rowlock does nothing with it{did_you_mean(unknown[0], _KNOWN)}. It knows {', '.join(_KNOWN)}",
-            feature=f"option {unknown[0]} of a stream",
-            access="read",
-            table=table,
-        )
+        if travels := next((name for name in unknown if name.lower() in ("versionasof", "timestampasof")), None):
+            text = f"The option {travels} of a stream is refused: use startingVersion or startingTimestamp"
+            why = named("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS")
+            raise UnsupportedFeature(text, feature=f"option {travels} of a stream", access="read", table=table, condition=why)
+        arguments.pass_over(unknown, _KNOWN, "stream", "read", table)
     version, timestamp = options.get("startingversion"), options.get("startingtimestamp")
     if version is not None and timestamp is not None:
         raise InvalidInput("Give startingVersion or startingTimestamp, not both", table=table, condition=named("DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.api.stream_source.options import LATEST, StreamOptions, parse, storage_options
-from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, SettingWarning, UnsupportedFeature
 
 
 def test_by_default() -> None:
@@ -59,10 +59,16 @@ def test_values_that_are_none(name: str, value: str) -> None:
         parse({name: value}, "/t")
 
 
-@pytest.mark.parametrize("name", ["versionAsOf", "ignoreFileDeletion", "withEventTimeOrder", "endingVersion", "mergeSchema"])
-def test_what_rowlock_has_not_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["versionAsOf", "timestampAsOf", "ignoreDelete", "fs.s3a.access.key"])
+def test_a_version_a_misspelt_name_and_keys_of_a_store_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedFeature, match=name):
         parse({name: "true"}, "/t")
+
+
+@pytest.mark.parametrize("name", ["withEventTimeOrder", "endingVersion", "mergeSchema"])
+def test_what_has_no_effect_is_named_in_a_warning(name: str) -> None:
+    with pytest.warns(SettingWarning, match=f"The option {name} of a stream has no effect"):
+        assert parse({name: "true"}, "/t") == StreamOptions()
 
 
 @pytest.mark.parametrize("name", ["ignoreDeletes", "ignoreChanges", "skipChangeCommits"])

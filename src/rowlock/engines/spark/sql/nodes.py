@@ -235,6 +235,7 @@ class Nodes:
         """
         catalog = self.spark._jsparkSession.sessionState().catalog()
         *schema, table = self.identifier(catalog.qualifyIdentifier(plan.tableDesc().identifier()))
+        schema = schema[-1:] if path_of((schema[-1], table)) else schema
         return [*schema, table.removesuffix(" saved by rowlock")]
 
     def provider_of(self, plan: JavaObject) -> str:
@@ -245,7 +246,7 @@ class Nodes:
         return str(self.option(given.provider()) or self.spark.conf.get("spark.sql.sources.default", "parquet"))
 
     def spec_of(self, plan: JavaObject) -> Spec:
-        """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, as delta-spark has it."""
+        """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, and with a query options of its write, as delta-spark has it."""
         given = plan.tableSpec()
         missing: list[str] = []
         has_query = class_name(plan).endswith("AsSelect")
@@ -265,7 +266,6 @@ class Nodes:
             ("ROW FORMAT or STORED AS", given.serde().isDefined()),
             ("DEFAULT COLLATION", has_method(given, "collation") and given.collation().isDefined()),
             ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(given, "constraints") and given.constraints().size() > 0),
-            ("OPTIONS", has_query and bool(options)),
             ("EXTERNAL, but no LOCATION", bool(given.external()) and location is None),
         ):
             if present:
@@ -277,7 +277,9 @@ class Nodes:
             columns=[] if has_query else [_column(self, c) for c in self.items(plan.columns())],
             partitions=partitions,
             clusters=clusters,
-            properties={k: str(v) for k, v in self.mapping(given.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
+            properties={k: str(v) for k, v in self.mapping(given.properties()).items()}
+            | ({} if has_query else options | {f"option.{k}": v for k, v in options.items()}),
+            options=options if has_query else {},
             missing=missing[0] if missing else None,
         )
 
@@ -388,6 +390,7 @@ class Spec:
     partitions: Sequence[str] = ()
     clusters: Sequence[ColumnPath] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     missing: str | None = None
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
@@ -146,21 +147,31 @@ class ScalarSubqueries:
     frames  their queries: what they read of the statement's own table is validated at its commit
     """
 
-    def __init__(self, nodes: Nodes, statement: str, table: str | None) -> None:
-        self._nodes, self._statement, self._table = nodes, statement, table
+    def __init__(self, nodes: Nodes, statement: str, table: str | None, columns: Callable[[], Iterable[str]]) -> None:
+        self._nodes, self._statement, self._table, self._columns = nodes, statement, table, columns
         self.frames: list[DataFrame] = []
 
     def computed(self, expression: JavaObject) -> JavaObject:
         """An unresolved expression with the values of its scalar subqueries in their places.
 
-        Raises StatementRefused for more than one row, Spark's AnalysisException for a name that a subquery does not know, such as one of the statement's rows.
+        Raises StatementRefused for more than one row and for a column of the statement's rows, Spark's AnalysisException for another name that a subquery does not know.
         """
         if not self._nodes.bridge.subquery.hasSubquery(expression):
             return expression
         return replaced(self._nodes.spark, expression.transformUp, ("ScalarSubquery",), self._value)
 
     def _value(self, subquery: JavaObject) -> JavaObject:
-        bridge, frame = self._nodes.bridge, frame_of_now(self._nodes.frame(subquery.plan()))
+        bridge = self._nodes.bridge
+        try:
+            frame = frame_of_now(self._nodes.frame(subquery.plan()))
+        except AnalysisException as e:
+            name = str((e.getMessageParameters() or {}).get("objectName", "")).rpartition(".")[2].strip("`")
+            if not str(e.getCondition()).startswith("UNRESOLVED_COLUMN") or name.lower() not in {c.lower() for c in self._columns()}:
+                raise
+            correlated = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.UNSUPPORTED_CORRELATED_SCALAR_SUBQUERY"
+            raise self._refused(
+                f"a subquery that names a column of its rows, {name}: use MERGE, whose source may be any query", correlated, treeNode=subquery.toString()
+            ) from e
         if len(frame.columns) != 1:
             raise self._refused(
                 f"a subquery of {len(frame.columns)} columns as a value", "INVALID_SUBQUERY_EXPRESSION.SCALAR_SUBQUERY_RETURN_MORE_THAN_ONE_OUTPUT_COLUMN"
@@ -176,8 +187,9 @@ class ScalarSubqueries:
         held = bridge.struct_literal(local.data().apply(0), bridge.data_type.fromJson(one.schema.json()))
         return bridge.struct_field(held, 0, bridge.none)  # a struct's value stays in the JVM: a number of its own would lose its type on the way
 
-    def _refused(self, what: str, condition: str) -> StatementRefused:
-        return StatementRefused(f"{self._statement} may not contain {what}", what="a subquery", table=self._table, condition=error_named(condition))
+    def _refused(self, what: str, condition: str, **parameters: object) -> StatementRefused:
+        why = error_named(condition, **parameters)
+        return StatementRefused(f"{self._statement} may not contain {what}", what="a subquery", table=self._table, condition=why)
 
 
 CHANGE_FUNCTIONS = ("table_changes", "table_changes_by_path")
@@ -232,6 +244,8 @@ def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:
     if function not in CHANGE_FUNCTIONS:
         return None
     arguments = [_value(nodes, a, function) for a in nodes.items(node.functionArgs())]
+    if None in arguments[1:3]:
+        raise InvalidInput(f"{function} starts and ends with a version or a time, not with NULL", condition=error_named("DELTA_CDC_READ_NULL_RANGE_BOUNDARY"))
     if (
         len(arguments) not in (2, 3)
         or not isinstance(arguments[0], str)
