@@ -139,7 +139,8 @@ def _program() -> str:
 def ran_in_vain(commit: Commit, o: Outcome, defined: Sequence[Defined], commits: Sequence[Commit]) -> str | None:
     """The versions over which a statement was run again although no definition changed in them that it goes by; None if there are none."""
     record: Mapping[str, Any] = (commit.info.rowlock if commit.info is not None else None) or {}
-    tries = [t for t in (*record.get("rerun_of", ()), *sorted(commit.txn_ids)) if t in o.read_at and o.begun_on.get(t) == o.on_table]
+    here = {o.begun_on.get(t) for t in commit.txn_ids}  # the table may have been dropped and made again between two tries
+    tries = [t for t in (*record.get("rerun_of", ()), *sorted(commit.txn_ids)) if t in o.read_at and o.begun_on.get(t) in here]
     policy = o.action.options.get("on_conflict", "repair")
     if o.action.kind == "statements" and not o.action.grows and policy in ("repair", "rerun") and len(commit.txn_ids) == 1:
         for one, other in pairwise(tries):

@@ -13,11 +13,16 @@ from rowlock.conflict import rules
 from rowlock.conflict.value import Conflict
 from rowlock.locks.lease import StaleClock
 from rowlock.log.table_log import TableLog
+from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.transaction import failed_attempt, lease_line
 from rowlock.transaction.group_commit import between_processes, group
 from rowlock.transaction.publish import commit_bytes, manifests
 from rowlock.transaction.rebase import fail_policy
 from rowlock.transaction.state.pending import Attempt
+from rowlock_simulation.accounts import ran_in_vain
+from rowlock_simulation.actions import Action
+from rowlock_simulation.memory.sql.script import Delete
+from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import Plan
 from rowlock_simulation.plans import plan_of
 from rowlock_simulation.roles import ALONE, SHARING
@@ -73,3 +78,12 @@ def test_a_wrong_account_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, n
 @pytest.mark.parametrize("theme", [ALONE, SHARING])
 def test_nothing_is_in_the_way_where_nothing_goes_wrong(theme: str) -> None:
     assert [text for plan in itertools.islice(_plans(0, theme=theme), 4) for text in run(plan).violations] == []
+
+
+def test_tries_on_a_table_that_was_dropped_are_not_judged_by_the_next_one() -> None:
+    """Their versions are of another log, which is gone."""
+    info = CommitInfo({"txnId": "c", "rowlock": {"rerun_of": ["a", "b"]}})
+    outcome = Outcome("a0", Action(0, "statements", (Delete("k < 0"),)), read_at={"a": 0, "b": 1, "c": 0}, begun_on={"a": 0, "b": 0, "c": 1})
+    commits = [Commit(0), Commit(1, info)]
+    assert ran_in_vain(commits[1], outcome, [], commits) is None
+    assert ran_in_vain(commits[1], replace(outcome, begun_on=dict.fromkeys("abc", 0)), [], commits) == "0 to 1"
