@@ -19,6 +19,7 @@ from rowlock import clock
 from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, InvalidInput
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.names import commit_key
+from rowlock.protocol.prepared import prepared_by
 from rowlock.storage import LocalStore, MemoryStore, ObjectStore, Unknown
 from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, heads_together
@@ -175,6 +176,26 @@ def test_a_statement_that_matched_no_row_counts_as_a_read(way: Way) -> None:
     with use_observer(Between()):
         receipt = run(tables, "UPDATE SET v = v + 1 WHERE k = 9", "APPEND (9, 0)")
     assert moved and values(a)[9] == 2 and len(receipt.versions) == 2, "the row came first, and the update found it"
+
+
+def test_only_the_home_of_the_attempt_that_is_committed_names_what_was_prepared(tmp_path: Path) -> None:
+    """I2: the first attempt has nothing to write in a, so b is its home; it is given up, and then a is the home.  The version of b still named what the first had prepared."""
+    way = Way(None, tmp_path, home_is_last=False)
+    a, b = tables = way.bank()
+    other = way.again(tables)[0]
+    meanwhile: list[Any] = [lambda: other.run(parse("APPEND (9, 1)")), lambda: None, other.state.refresh]
+
+    class Between(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "before_put" and meanwhile:
+                with use_observer(Observer()):
+                    meanwhile.pop(0)()
+
+    with use_observer(Between()), clock.use(TestClock()):
+        versions = run(tables, "UPDATE SET v = v + 1 WHERE k = 9", "APPEND (9, 0)").versions
+    said = {t: t.state.log.read_commit(versions[t.state.store.root]) for t in tables}
+    assert b.state.log.read_commit(2).aborted and values(a)[9] == 2  # type: ignore[union-attr]
+    assert [len(prepared_by(said[t])) for t in tables] == [1, 0]  # type: ignore[arg-type]
 
 
 def test_nothing_to_write_anywhere(way: Way) -> None:

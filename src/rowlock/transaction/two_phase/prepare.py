@@ -161,7 +161,7 @@ def _home_of(writing: Sequence[Part]) -> Part:
 
 def _prepare(part: Part, home: Part, tables: int) -> bool:
     """Puts the P of a part; whether it won."""
-    head, store = part.head, part.state.store
+    head, store, part.record = part.head, part.state.store, {}  # of an attempt before, whose home it was
     assert home.since is not None
     place = Home(home.path, relative_place(part.path, home.path), home.head.metadata.id, home.since)
     prepared = Prepared(head.version + 1, part.txn_id, place, tables, None if part.has_nothing else part.commit_file().decode())
