@@ -66,26 +66,34 @@ def _overtaken_too_often(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[st
 
 
 def posted_too_early(plan: Plan, history: History, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """The first append that was posted for others, where its process had not lost as many puts as it takes: later ones may be posted since others do it."""
+    """The first append that was posted for others, where its process had not lost as many puts as it takes: later ones may be posted since others do it.
+
+    That may have been in a try which failed just before.
+    """
     first = next((data for key, data in history.objects.items() if key.startswith(QUEUE)), None)
     if first is None or history.table or any(action.posts for a in plan.actors for action in a.actions):
         return
     at_work = Counter(a.process for a in plan.actors)
     alone = {a.name for a in plan.actors if at_work[a.process] == 1}
+    lost = Counter[str]()  # in one try, since the last commit of an actor
     for o in outcomes:
         receipt = o.done.receipt
-        if o.actor in alone and receipt is not None and receipt.txn_id.encode() in first and receipt.attempts <= HAND_OVER_AFTER:
-            yield f"{o.name} was posted for others after {receipt.attempts - 1} lost puts"
+        tries = " ".join(o.phases).split("begin")
+        lost[o.actor] = max(lost[o.actor], *(phases.count("after_put") - phases.count("committed") for phases in tries))
+        if o.actor in alone and receipt is not None and receipt.txn_id.encode() in first and lost[o.actor] < HAND_OVER_AFTER:
+            yield f"{o.name} was posted for others after {lost[o.actor]} lost puts"
+        if receipt is not None:
+            lost[o.actor] = 0
 
 
 def _turns_too_early(plan: Plan, history: History, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Turns of writers who had not lost enough work for one, that are too long, before which the others had no time to look, and that nobody has ended or that others waited for when it had ended."""
     of = {o.done.receipt.txn_id: o for o in outcomes if o.done.receipt is not None and o.done.receipt.version is not None}
     turns = [(at_us, orjson.loads(data)) for at_us, data in history.turns]
-    commits_us = sorted(history.committed_us.values())
+    moves_us = sorted([*history.committed_us.values(), *(at_us for at_us, turn in turns if turn["holder"] is not None)])
     for at_us, turn in turns:
         if turn["holder"] is None:
-            following = next((us for us in commits_us if us > at_us), None)
+            following = next((us for us in moves_us if us > at_us), None)  # a commit, or the next turn, for which the others wait again
             if (
                 plan.theme == LONG
                 and following is not None

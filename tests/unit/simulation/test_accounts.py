@@ -12,6 +12,7 @@ import pytest
 from rowlock.conflict import rules
 from rowlock.conflict.value import Conflict
 from rowlock.locks.lease import StaleClock
+from rowlock.locks.turns import Turn
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.transaction import failed_attempt, lease_line
@@ -19,13 +20,16 @@ from rowlock.transaction.group_commit import between_processes, group
 from rowlock.transaction.publish import commit_bytes, manifests
 from rowlock.transaction.rebase import fail_policy
 from rowlock.transaction.state.pending import Attempt
+from rowlock.transaction.state.receipt import Receipt
 from rowlock_simulation.accounts import ran_in_vain
-from rowlock_simulation.actions import Action
+from rowlock_simulation.actions import Action, Done
+from rowlock_simulation.calm import disturbed, posted_too_early
+from rowlock_simulation.history import History
 from rowlock_simulation.memory.sql.script import Delete
 from rowlock_simulation.outcome import Outcome
-from rowlock_simulation.plan import Plan
+from rowlock_simulation.plan import ActorPlan, Plan, Weather
 from rowlock_simulation.plans import plan_of
-from rowlock_simulation.roles import ALONE, SHARING
+from rowlock_simulation.roles import ALONE, LONG, SHARING
 from rowlock_simulation.run import run
 
 _receipt, _facts, _hand_over, _scopes = Attempt.receipt, Conflict._facts, failed_attempt.hand_over, lease_line.scopes_under
@@ -87,3 +91,28 @@ def test_tries_on_a_table_that_was_dropped_are_not_judged_by_the_next_one() -> N
     commits = [Commit(0), Commit(1, info)]
     assert ran_in_vain(commits[1], outcome, [], commits) is None
     assert ran_in_vain(commits[1], replace(outcome, begun_on=dict.fromkeys("abc", 0)), [], commits) == "0 to 1"
+
+
+@pytest.mark.parametrize(("tries", "early"), [([0], ["0"]), ([1], ["1"]), ([2], []), ([1, 0], ["1"]), ([2, 0], []), ([1, 1], ["1"])])
+def test_the_two_puts_before_a_post_may_be_of_a_try_that_failed(tries: list[int], early: list[str]) -> None:
+    """`tries`: the puts that each try of an append has lost; the append met other columns, and was run again."""
+    action, history = Action(0, "statements"), History()
+    plan = Plan("s3", 0, {}, 3, (ActorPlan("a0", "p0", (action,)),), (), Weather(20, 80, 20))
+    history.written("_rowlock/queue/1.json", b"an append by t", 0)
+    phases = [*(phase for lost in tries for phase in ["begin", *["before_put", "after_put"] * lost]), "before_put", "after_put", "committed"]
+    committed = Done(Receipt(3, 0, "t", "WRITE", attempts=tries[-1] + 1))
+    found = posted_too_early(plan, history, [Outcome("a0", action, phases=phases, done=committed)])
+    assert list(found) == [f"a0.0 was posted for others after {n} lost puts" for n in early]
+
+
+@pytest.mark.parametrize(("next_turn_us", "seconds"), [(None, ["4.000"]), (4_500_000, ["3.500"]), (2_000_000, [])])
+def test_who_waits_for_the_next_turn_does_not_wait_for_one_that_has_ended(next_turn_us: int | None, seconds: list[str]) -> None:
+    """I8: a turn ends, and another writer soon announces the next, for which all wait again."""
+    action, history = Action(0, "statements"), History()
+    plan = Plan("dynamodb", 0, {}, 3, (), (), Weather(20, 80, 20), theme=LONG)
+    history.written("_rowlock/locks/turn.json", Turn(None, 1).to_bytes(), 1_000_000)
+    if next_turn_us is not None:
+        history.written("_rowlock/locks/turn.json", Turn("another", 2, 10.0).to_bytes(), next_turn_us)
+    history.written("_delta_log/00000000000000000001.json", b"", 5_000_000)
+    waits = Outcome("a1", action, done=Done(Receipt(2, 0, "t", "MERGE")), began_us=0, until_us=6_000_000)
+    assert list(disturbed(plan, history, [waits], [], [])) == [f"I8: a turn had ended, and others waited for {s} s more" for s in seconds]
