@@ -57,10 +57,13 @@ def _alone(rng: random.Random, world: World, seed: int) -> Plan:
 
 
 def _sharing(rng: random.Random, world: World, seed: int) -> Plan:
-    """Appends of several processes, posted for one another as if they had been in each other's way just now."""
+    """Appends of several processes, posted for one another as if they had been in each other's way just now.
+
+    While one of three in a process commits, the two others wait, and share the next version: of two each may be alone every time.
+    """
     actors, usual = [], rng.choice([15, 25, 40])  # a put takes longer than SLOW_PUT_S
-    for n in range(6):
+    for n in range(9):
         role = Role(rng, f"a{n}", 2 * n, 3, SHARING)  # steps of applications come one by one
         actions = tuple(replace(a, posts=True, pause_s=0.0, options={}) for a in role.actions("appender", 3, least=3))
-        actors.append(ActorPlan(f"a{n}", f"p{n // 2}", actions, after_s=0.01 * rng.random()))
+        actors.append(ActorPlan(f"a{n}", f"p{n // 3}", actions, after_s=0.01 * rng.random()))
     return Plan(world, seed, {"delta.checkpointInterval": "100"}, 3, tuple(actors), (), Weather(usual, 2 * usual, 100), theme=SHARING)

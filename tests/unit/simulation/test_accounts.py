@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -82,6 +83,14 @@ def test_a_wrong_account_is_found(monkeypatch: pytest.MonkeyPatch, where: Any, n
 @pytest.mark.parametrize("theme", [ALONE, SHARING])
 def test_nothing_is_in_the_way_where_nothing_goes_wrong(theme: str) -> None:
     assert [text for plan in itertools.islice(_plans(0, theme=theme), 4) for text in run(plan).violations] == []
+
+
+def test_appends_that_share_versions_do_so_within_each_process() -> None:
+    """Two in a process may take turns, each alone every time (as drawn once for the seed below); with a third at work two wait together."""
+    plan = plan_of("dynamodb", 201_001_981)
+    assert plan.theme == SHARING
+    assert set(Counter(a.process for a in plan.actors).values()) == {3}
+    assert run(plan).violations == []
 
 
 def test_tries_on_a_table_that_was_dropped_are_not_judged_by_the_next_one() -> None:
