@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import commit_key
 from rowlock_simulation.arrow_files import table_ids
 from rowlock_simulation.wire import is_commit
@@ -33,14 +34,22 @@ class History:
         """Every state of the leases and of the turns, and when it was written, in virtual microseconds."""
         self.table = 0
         """How many tables were dropped here before this one."""
+        self.tables: dict[str, int] = {}
+        """The same for each table that was made, by its id."""
+        self.commits_before: set[bytes] = set()
+        """The commits of the tables that were dropped."""
         self.overtaken = False
         """Whether a checkpoint, a commit, its claim or a deletion of the table before came into the log of this one, between the look of its writer and its request: no writer can prevent that."""
+        self.revived_at: int | None = None
+        """The first version in which a checkpoint, a definition or a commit of a table before came into the log of this one: after it readers and writers find that table."""
 
     def dropped(self) -> None:
         """Notes that the table is gone, all at once; what is written from now on is another's."""
         self.table += 1
+        self.commits_before |= set(self.commits.values())
         self.deleted_keys |= self.objects.keys()
         self.commits, self.committed_us, self.deletions, self.lost_from = {}, {}, [], None
+        self.revived_at = None
         self.leases, self.turns = [], []
 
     def written(self, key: str, data: bytes, now_us: int) -> None:
@@ -52,16 +61,27 @@ class History:
             self.leases.append((now_us, data))
         if key.startswith(f"{LOCKS}/turn"):
             self.turns.append((now_us, data))
-        follows = name[:20].isdigit() and (is_commit(key) or ".checkpoint." in name) and int(name[:20]) - is_commit(key)
-        if self.table and follows is not False and follows >= 0 and commit_key(follows) not in self.commits:
-            self.overtaken = True
-        if self.table and ".checkpoint." in name and name.endswith(".parquet"):
-            self.overtaken |= not all(any(i.encode() in commit for commit in self.commits.values()) for i in table_ids(data))
+        is_checkpoint = name[:20].isdigit() and ".checkpoint." in name
+        if self.table and (is_commit(key) or is_checkpoint):
+            follows = int(name[:20]) - is_commit(key)
+            strange = follows >= 0 and commit_key(follows) not in self.commits
+            if is_checkpoint:
+                ids = table_ids(data) if name.endswith(".parquet") else [i for i in self.tables if i.encode() in data]
+                strange |= not all(any(i.encode() in commit for commit in self.commits.values()) for i in ids)
+            self.overtaken |= strange
+            if strange and is_checkpoint:
+                self._revived(follows)
         if is_commit(key):
+            metadata = parse_commit(int(name[:20]), data, "simulated").metadata if b'"metaData"' in data else None
+            if data in self.commits_before or (metadata is not None and self.tables.setdefault(metadata.id, self.table) < self.table):
+                self._revived(int(name[:20]))
             if key in self.commits and self.commits[key] != data and not self.overtaken:  # else both may be of writers of the table before
                 self.violations.append(f"I1: {key} was written twice, with other bytes")
             self.commits.setdefault(key, data)
             self.committed_us.setdefault(key, now_us)
+
+    def _revived(self, version: int) -> None:
+        self.revived_at = version if self.revived_at is None else min(version, self.revived_at)
 
     def lost(self, key: str, now_us: int) -> None:
         """Notes that an object went with the machine's power before it was durable.  What was acknowledged must not."""

@@ -169,13 +169,19 @@ class Verdict:
             self._is_stray(commit)
 
     def _is_stray(self, commit: Commit) -> bool:
-        """Whether it is of a transaction that began on the table before this one; it must not be acknowledged as committed."""
+        """Whether it is of a transaction that began on the table before this one.
+
+        It must not be acknowledged as committed, but where it had been a version of that table already, and was put again by who finished it for its writer,
+        or follows a checkpoint, a definition or a commit of that table.
+        """
         strays = [o for t in commit.txn_ids if (o := self._of_txn.get(t)) is not None and o.begun_on.get(t, self._history.table) < self._history.table]
-        self.violations += [
-            f"{o.name} began on a table that was dropped, and was acknowledged as version {commit.version} of another"
-            for o in strays
-            if o.status == "committed"
-        ]
+        was_there = self._history.commits[commit_key(commit.version)] in self._history.commits_before
+        if not was_there and (self._history.revived_at is None or commit.version <= self._history.revived_at):
+            self.violations += [
+                f"{o.name} began on a table that was dropped, and was acknowledged as version {commit.version} of another"
+                for o in strays
+                if o.status == "committed"
+            ]
         return bool(strays)
 
     def _check_definition(self, commit: Commit) -> None:

@@ -20,7 +20,7 @@ class Outcome:
     on_table: int = 0
     """How many tables had been dropped when it began."""
     begun_on: dict[str, int] = field(default_factory=dict)
-    """The same for each of its transactions."""
+    """How many tables had been dropped before the one that each of its transactions has read first."""
     txn_ids: list[str] = field(default_factory=list)
     read_at: dict[str, int] = field(default_factory=dict)
     phases: list[str] = field(default_factory=list)

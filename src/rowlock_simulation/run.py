@@ -77,7 +77,8 @@ class _Recorder(Observer):
         own = outcome is not None and (name in ("begin", "staged") or outcome.action.kind == "together")  # other phases may be those of one that is taken along
         if outcome is not None and own and txn.txn_id not in outcome.txn_ids:
             outcome.txn_ids.append(txn.txn_id)
-            outcome.begun_on[txn.txn_id] = self._history.table
+            read = getattr(txn, "read", None)  # a table that was dropped since, perhaps
+            outcome.begun_on[txn.txn_id] = self._history.tables.get(read.metadata.id if read is not None else "", self._history.table)
         if outcome is not None and txn.txn_id in outcome.txn_ids:
             outcome.phases.append(name)
         if name == "staged" and self.outcome is not None and self.outcome.action.kind == "statements":

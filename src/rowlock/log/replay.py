@@ -40,12 +40,15 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
     state = read_checkpoint(store, segment.checkpoint) if segment.checkpoint else CheckpointState()
     files = LiveFiles.of_frames(state.frames)
     state.frames.clear()
+    first: Commit | None = None
     last: Commit | None = None
     for batch in _batches(store, segment):
         files = fold(((_keys(c), c.adds) for c in batch), files)
         for commit in batch:
             _apply(state, commit)
-        last = batch[-1]
+        first, last = first or batch[0], batch[-1]
+    if first is not None and first is not last and not segment.checkpoint:
+        _check_unchanged(store, first)
     if state.protocol is None or state.metadata is None:
         missing = "protocol" if state.protocol is None else "metaData"
         raise CorruptLog(f"the log up to this version contains no {missing} action", table=store.root, version=segment.version)
@@ -68,6 +71,15 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
         last_commit_tag=last.tag if last else None,
         chain=clock.new_id(),
     )
+
+
+def _check_unchanged(store: ObjectStore, first: Commit) -> None:
+    """Raises CorruptLog where the first of several commits that were read is another one by now: then they may be of two logs."""
+    if first.tag is not None and store.tag(names.commit_key(first.version)) == first.tag:
+        return
+    there = read_commit(store, first.version)  # some stores return another tag with the object
+    if there is None or replace(there, tag=first.tag) != first:
+        raise CorruptLog("the file was replaced while the log was read", table=store.root, version=first.version, file=names.commit_key(first.version))
 
 
 def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:

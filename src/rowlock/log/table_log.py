@@ -131,7 +131,8 @@ class TableLog:
                 snapshot = replay.load(self.store, segment)
                 if segment.has_checksum:
                     checksums.verify(self.store, snapshot)
-                self._check_unchanged(*segment.checkpoint, *segment.commits)
+                if segment.checkpoint:
+                    self._check_unchanged(*segment.checkpoint, *segment.commits)
                 return snapshot
             except CorruptLog:
                 now = [(file.key, file.modified_ms) for file in list_log(self.store)]
@@ -140,7 +141,7 @@ class TableLog:
                 seen = now
 
     def _check_unchanged(self, first: LogFile, *more: LogFile) -> None:
-        """Raises CorruptLog where the first of several files that were read is not the one that was listed any more: then they may be of two logs."""
+        """Raises CorruptLog where the checkpoint, the first of several files that were read, is not the one that was listed any more: then they may be of two logs."""
         if more and first.modified_ms and abs((self.store.modified_ms(first.key) or 0) - first.modified_ms) > _SAME_TIME_MS:
             raise CorruptLog("the file was replaced while the log was read", table=self.table, file=first.key)
 

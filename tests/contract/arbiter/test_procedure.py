@@ -268,6 +268,29 @@ def test_who_goes_past_the_arbiter_is_noticed(world: MakeWorld, caplog: pytest.L
     assert w.ours().put_if_absent(commit_key(2), b"two") == Committed()
 
 
+def test_a_commit_that_was_in_its_place_and_is_gone_is_not_put_again(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I1: a reader is about to finish it when its writer does, the table is dropped and another made; the commit was put into that one's log."""
+    w = world()
+    w.ours().put_if_absent(commit_key(0), b"zero")
+    with pytest.raises(Stopped):
+        w.ours_stopped_before("copy").put_if_absent(commit_key(1), b"one")
+    put_if_absent = w.store.put_if_absent
+
+    def late(key: str, data: bytes) -> Any:
+        monkeypatch.undo()
+        assert w.ours().get(commit_key(1)) == b"one"
+        outcome = put_if_absent(key, data)
+        for meta in list(w.store.list(recursive=True)):
+            w.store.delete(meta.key)
+        assert w.ours().forget() == 2 and w.ours().put_if_absent(commit_key(0), b"new table") == Committed()
+        return outcome
+
+    monkeypatch.setattr(w.store, "put_if_absent", late)
+    with pytest.raises(NotFound):
+        w.ours().get(commit_key(1))
+    assert w.commits() == {0: b"new table"} and w.entry(1) is None
+
+
 def test_completing_touches_no_entry_of_another(world: MakeWorld) -> None:
     """A slow writer whose entry was deleted meanwhile, with its table."""
     w = world()

@@ -215,26 +215,34 @@ def test_a_refresh_after_a_clean_up_or_a_new_table_starts_afresh() -> None:
 
 
 class MadeAgain(MemoryStore):
-    """A store whose table is dropped, and made again with other versions, five seconds later and right after its version 0 was read."""
+    """A store whose table is dropped, and made again with other versions `later_ms` later, right after the first file of its log was read."""
 
-    again = False
+    again, first, later_ms = False, names.commit_key(0), 0
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         found = super().get_tagged(key)
-        if key == names.commit_key(0) and not self.again:
+        self._make_again(key)
+        return found
+
+    def get(self, key: str) -> bytes:
+        found = super().get(key)
+        self._make_again(key)
+        return found
+
+    def _make_again(self, read: str) -> None:
+        if read == self.first and not self.again:
             self.again = True
             for meta in list(self.list(recursive=True)):
                 self.delete(meta.key)
             create(TableLog(self), "again", appendOnly="true")
-            grow(TableLog(self), 2, checkpoints=False)
-        return found
+            grow(TableLog(self), 2 if self.first == names.commit_key(0) else 12)
 
     def modified_ms(self, key: str) -> int | None:
         at = super().modified_ms(key)
-        return at if at is None or not self.again else at + 5000
+        return at if at is None or not self.again else at + self.later_ms
 
     def list(self, prefix: str = "", **more):  # type: ignore[no-untyped-def]
-        return (replace(meta, modified_ms=meta.modified_ms + 5000 * self.again) for meta in list(super().list(prefix, **more)))
+        return (replace(meta, modified_ms=meta.modified_ms + self.later_ms * self.again) for meta in list(super().list(prefix, **more)))
 
 
 @pytest.mark.parametrize("commits", [0, 1])
@@ -247,6 +255,17 @@ def test_a_table_that_is_made_again_while_it_is_read_is_one_of_the_two(commits: 
     found = TableLog(store).latest()
     assert found.version == 2 and found.metadata.id == "again" and found.properties.append_only
     assert len(found.files) == 2
+
+
+def test_a_table_that_is_made_again_while_its_checkpoint_is_read_is_one_of_the_two() -> None:
+    """As above, with a checkpoint of the one and a commit of the other."""
+    store = MadeAgain()
+    store.first, store.later_ms = names.checkpoint_key(10), 5000
+    create(TableLog(store))
+    grow(TableLog(store), 11)
+    assert not store.again
+    found = TableLog(store).latest()
+    assert store.again and found.version == 12 and found.metadata.id == "again" and found.properties.append_only
 
 
 def test_gaps_and_rubbish() -> None:

@@ -169,9 +169,9 @@ class ArbitratedStore:
     def _copy(self, key: str, data: bytes) -> tuple[bytes, str | None]:
         """Puts the commit file if absent; returns (the bytes that are there now, their tag if known).
 
-        Raises StorageError if that cannot be determined.
+        Raises StorageError if that cannot be determined, NotFound if the file was there and has been deleted, as with its table: it is not put again.
         """
-        reason = "the file appears and disappears"
+        reason = "its file was not there after the put"
         for n in range(COPY_TRIES):
             if not self._conditional_copy and self.inner.head(key) is None:
                 self.inner.put(key, data)
@@ -183,6 +183,8 @@ class ArbitratedStore:
             try:
                 return self.inner.get_tagged(key)
             except NotFound:
+                if isinstance(outcome, Lost):
+                    raise
                 clock.back_off(n, clock.ARBITER)
         raise StorageError(reason)
 
@@ -204,7 +206,7 @@ class ArbitratedStore:
         """Finishes a claimed commit whose writer stopped half-way or is still at work: copies its file, and completes its entry."""
         if self.inner.head(entry.key) is None:
             try:
-                self._copy(entry.key, self.inner.get(entry.temp_key))
+                data = self.inner.get(entry.temp_key)
             except NotFound:  # its writer has finished meanwhile and deleted the temporary file
                 if self.inner.head(entry.key) is None:
                     raise CorruptLog(
@@ -214,6 +216,11 @@ class ArbitratedStore:
                         version=_version_of(entry.key),
                         file=entry.key,
                     ) from None
+            else:
+                try:
+                    self._copy(entry.key, data)
+                except NotFound:  # it was in its place already, and has been deleted since
+                    return
         self._complete(entry)
 
     def _recover(self, key: str) -> bool:
