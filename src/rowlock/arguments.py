@@ -156,7 +156,7 @@ def one_of(value: Any, name: str, allowed: Sequence[str], table: str | None = No
     return value
 
 
-_without_effect: set[str] = set()
+_warned: set[str] = set()
 
 
 def pass_over(names: Iterable[str], known: Sequence[str], of: str, access: Literal["read", "write"], table: str) -> None:
@@ -170,12 +170,11 @@ def pass_over(names: Iterable[str], known: Sequence[str], of: str, access: Liter
             instead = f"did you mean {meant}?" if meant else f"set spark.hadoop.{name} in the session."
             text = f"The option {name} of a {of} is refused: Rowlock has none of this name; {instead} It knows {', '.join(known)}"
             raise UnsupportedFeature(text, feature=f"option {name} of a {of}", access=access, table=table)
-        without_effect(name, f"a {of}")
+        warn_once(f"The option {name} of a {of} has no effect on a Delta table")
 
 
-def without_effect(option: str, of: str) -> None:
-    """Warns, once in a process, of an option that has no effect."""
-    text = f"The option {option} of {of} has no effect on a Delta table"
-    if text not in _without_effect:
-        _without_effect.add(text)
-        warnings.warn(text, SettingWarning, stacklevel=2)
+def warn_once(text: str, key: str = "") -> None:
+    """Warns, once in a process for a key, by default the text, of what has no effect."""
+    if (key or text) not in _warned:
+        _warned.add(key or text)
+        warnings.warn(text, SettingWarning, stacklevel=3)

@@ -15,8 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rowlock
-from rowlock import DeltaTable
-from rowlock.engines.spark.session import settings as session_settings
+from rowlock import DeltaTable, arguments
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, SettingWarning, StatementRefused, UnsupportedFeature
 from rowlock.limits import limited
 from rowlock.protocol.session_settings import PREFIX
@@ -210,7 +209,7 @@ def test_what_cannot_be_heeded_is_refused_or_named_once(spark: SparkSession, tab
         rowlock.write(row, table_path)
         with pytest.raises(UnsupportedFeature, match="protocolDowngradeAllowed"):
             table.restoreToVersion(0)
-    session_settings._warned.clear()
+    arguments._warned.clear()
     with settings(spark, {"schema.automerge.enabled": "true", "commitMetrics.enabled": "false", "stalenessLimit": "1h"}):
         with pytest.warns(SettingWarning) as told:
             rowlock.write(row, table_path)
@@ -243,7 +242,7 @@ def test_settings_of_sparks_files_are_refused_where_they_would_change_values_and
     with settings(spark, {"spark.sql.files.maxRecordsPerFile": "1"}):
         rowlock.write(row.union(row), table_path)
     assert len(head(table_path).files) == before + 2
-    session_settings._warned.clear()
+    arguments._warned.clear()
     for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
         with settings(spark, {name: "true"}), pytest.warns(SettingWarning, match=f"{name} = true has no effect"):
             rowlock.write(row, table_path)

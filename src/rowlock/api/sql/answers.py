@@ -24,7 +24,7 @@ from rowlock.api.sql import statements
 from rowlock.api.sql.target import is_true, open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
-from rowlock.arguments import pass_over, without_effect
+from rowlock.arguments import pass_over, warn_once
 from rowlock.conditions import named as condition
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
@@ -315,7 +315,7 @@ def _frame(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
     version, timestamp = options.get(_VERSION), options.get(_TIME)
     if not any(is_true(name, options[name], path) for name in _FEED if name in options):
         for bound in _BOUNDS & options.keys():
-            without_effect(bound, "a read without readChangeFeed=true")
+            warn_once(f"The option {bound} of a read without readChangeFeed=true has no effect on a Delta table")
         return _read(spark, path, None if version is None else _number(version, "versionAsOf", path), timestamp)
     if version is not None or timestamp is not None:
         text = "readChangeFeed does not go with versionAsOf or timestampAsOf: use startingVersion and endingVersion"

@@ -149,10 +149,8 @@ def replace_as_select(target: Target, plan: Any) -> None:
 def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
     """The arguments of `rowlock.write` that the options of a statement with a query stand for; those that Spark took for properties are left out."""
     options = {k: v for k, v in target.nodes.mapping(plan.writeOptions()).items() if k.lower() not in {p.lower() for p in spec.properties}}
-    out = write_arguments({**spec.options, **options}, ".".join(target.parts))
-    for name in ("overwrite_schema", "merge_schema", "partition_overwrite_mode"):  # the statement itself makes the table anew
-        out.pop(name, None)
-    return out
+    given = write_arguments({**spec.options, **options}, ".".join(target.parts), replaces=False)  # the statement itself makes the table anew
+    return {name: value for name, value in given.items() if name != "merge_schema"}
 
 
 def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -126,7 +127,8 @@ def fitted(
             table=target.path,
             condition=unresolved_column(missing[:1], schema.names) if listed else named("DELTA_METADATA_MISMATCH"),
         )
-    if twice := [n for n in names if [m.lower() for m in names].count(n.lower()) > 1]:
+    times = Counter(n.lower() for n in names)
+    if twice := [n for n in names if times[n.lower()] > 1]:
         duplicate = named("DELTA_DUPLICATE_COLUMNS_FOUND.READ_SCHEMA", duplicateCols=", ".join(twice))
         condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(twice[-1])) if listed else duplicate
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path, condition=condition)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -17,11 +16,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rowlock import threads
+from rowlock import arguments, threads
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.versions import SCANS
 from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive
-from rowlock.exceptions import SettingWarning
 from rowlock.protocol.session_settings import PREFIX, SETTINGS, Settings
 
 _SETTINGS = {
@@ -85,7 +83,6 @@ LAST_VERSION = "lastCommitVersionInSession"
 """What Rowlock sets itself after each commit."""
 _NONE = Settings()
 _process = os.getpid()
-_warned: set[str] = set()
 
 
 def settings_of(spark: Any) -> Settings:
@@ -98,9 +95,7 @@ def settings_of(spark: Any) -> Settings:
         return _NONE
     settings = Settings(found)
     for name, text in settings.without_effect().items():
-        if name not in _warned:
-            _warned.add(name)
-            warnings.warn(text, SettingWarning, stacklevel=2)
+        arguments.warn_once(text, name)
     return settings
 
 
