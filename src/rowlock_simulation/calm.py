@@ -34,9 +34,10 @@ def disturbed(plan: Plan, history: History, outcomes: Sequence[Outcome], commits
     if plan.faults or plan.night_s:
         return
     recorded = {orjson.loads(data).get("txn_id") for key, data in history.objects.items() if key.startswith(ATTEMPTS)}
+    end_us = max((o.until_us for o in outcomes), default=0)  # with the last actor its process ends, and the thread that writes records
     for o in outcomes:
         conflict = isinstance(o.error, DeltaConcurrentModificationException) and o.action.kind == "statements" and o.txn_ids
-        if conflict and o.txn_ids[-1] not in recorded and not history.table:
+        if conflict and o.until_us < end_us - _SOON_US and o.txn_ids[-1] not in recorded and not history.table:
             yield f"{o.name} failed by a conflict, and there is no record of it"
     yield from _turns_too_early(plan, history, outcomes)
     leased = {g["id"] for _, data in history.leases for g in orjson.loads(data)["grants"]}

@@ -325,7 +325,10 @@ class _Verdict:
             seen = {n: d.version for n, d in o.done.reads.items() if d.version is not None} if o.action.kind == "travel together" else {}
             for node in nodes:
                 shown = {
-                    v <= seen[n] for n, at in node.at.items() if n in seen and node.writes(n) for v in [self._logs[n].prepared.get(node.txn_id, (0, at))[1]]
+                    v <= seen[n]
+                    for n, at in node.at.items()
+                    for v in [self._logs[n].prepared.get(node.txn_id, (0, at))[1]]
+                    if n in seen and node.writes(n) and node.txn_id in self._logs[n].commits[v].txn_ids  # else others had done its work, and it shows nothing
                 }
                 if len(shown) > 1:
                     self._report(f"{o.name} saw the versions {seen}, which have {node.outcome.name} by half")

@@ -125,9 +125,7 @@ def _after_commit(what: Proposal, version: int) -> None:
     """Refreshes the shared snapshot, writes a checkpoint when one is due and then deletes the expired log; none of them can fail the commit (I10)."""
     what.phase("committed")
     if what.head is None:
-        if (known := what.state.known) is None or known.txn_id != what.txn_id:
-            what.state.forget()  # what was known was of a table that was here before
-        return
+        what.state.ask_again()  # what is known may be of a table that was here before
     try:
         newest = what.state.newest(settled=False)
         _write_checksum(what, newest)

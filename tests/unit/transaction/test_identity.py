@@ -111,13 +111,14 @@ def staged(world: InMemory, script: str, options: Options, *, app: SetTransactio
 
 
 class Meanwhile(Observer):
-    """Does something when a transaction has staged its work for the first time."""
+    """Does something when a transaction comes to a phase for the first time; when it has staged its work."""
 
-    def __init__(self, act: Callable[[], object]) -> None:
+    def __init__(self, act: Callable[[], object], at: str = "staged") -> None:
         self._act: Callable[[], object] | None = act
+        self._at = at
 
     def phase(self, name: str, txn: Any) -> None:
-        act, self._act = (self._act, None) if name == "staged" else (None, self._act)
+        act, self._act = (self._act, None) if name == self._at else (None, self._act)
         if act is not None:
             act()
 
@@ -167,6 +168,23 @@ def test_an_alteration_of_a_table_made_anew(store: ObjectStore) -> None:
     with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="created again"):
         alteration.add_constraint(ours.state, ours.engine, "positive", "k > 0")
     assert ours.state.refresh().version == 1
+
+
+@pytest.mark.parametrize("options", POLICIES, ids=policy)
+def test_a_table_that_was_read_before_its_creator_knew_of_it(store: ObjectStore, options: Options) -> None:
+    """I2: in the process that creates a table, a transaction that others began on it is not told that its log was rewritten."""
+    ours = world(store)  # of a table that is dropped
+    drop(store)
+    txns: list[Transaction] = []
+
+    def read_already() -> None:
+        run(InMemory(store=store).table, parse("APPEND (1, 1)"))
+        txns.append(staged(ours, "UPDATE SET v = v + 1 WHERE k = 1", options))
+
+    with use_observer(Meanwhile(read_already, "after_put")):
+        ours.create(schema_string(COLUMNS), (), TRACKED)
+    assert txns[0].commit("UPDATE").version == 2
+    assert values(ours) == [(1, 2)]
 
 
 def test_a_restore_of_a_table_made_anew(store: ObjectStore) -> None:

@@ -27,7 +27,6 @@ from rowlock.protocol.properties import MANIFESTS, TableProperties, is_true, no_
 from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
 from rowlock.transaction.commit import commit
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.publish import manifests
 from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.options import Options
@@ -288,10 +287,7 @@ def create_from(
         commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=append_metrics(adds)), metadata.configuration, None
     )
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
-    receipt = commit(NewTable(state, info, actions, append_metrics(adds)))
-    if adds and is_true(metadata.configuration, MANIFESTS):
-        manifests.follow_quietly(state, state.refresh(), 0)
-    return receipt
+    return commit(NewTable(state, info, actions, append_metrics(adds)))
 
 
 def change_metadata(

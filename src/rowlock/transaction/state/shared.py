@@ -244,14 +244,9 @@ class SharedState:
                 self._watched.append((version, zlib.crc32(data)))
 
     def ask_again(self) -> None:
-        """Makes `newest` read the log at its next call, after a commit that could not be taken into the snapshot."""
+        """Makes `newest` read the log at its next call, after a commit that was not taken into the snapshot."""
         with self._lock:
             self._asked_s = -math.inf
-
-    def forget(self) -> None:
-        """Drops the newest snapshot, after the table was created again."""
-        with self._lock:
-            self._start_over()
 
     def _broken(self, before: Snapshot, latest: Snapshot, replaced: int | None) -> None:
         """Handles a log other than the one that `before` was read from: clears all caches, and warns where commits were lost."""
