@@ -36,25 +36,26 @@ def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
-    """The snapshot of a segment.  Commits are read in batches, to hold few in memory.  Raises CorruptLog, UnsupportedFeature."""
+    """The snapshot of a segment.  Commits are read in batches, to hold few in memory.  Raises CorruptLog, UnsupportedFeature.
+
+    Their first is read before the checkpoint and looked at again after all else: where it is still there, what was read is of one log.
+    """
+    commits = segment.commits or ((segment.last_commit,) if segment.last_commit else ())
+    first = last = read_commit(store, commits[0].version) if commits else None
     state = read_checkpoint(store, segment.checkpoint) if segment.checkpoint else CheckpointState()
     files = LiveFiles.of_frames(state.frames)
     state.frames.clear()
-    first: Commit | None = None
-    last: Commit | None = None
-    for batch in _batches(store, segment):
+    for batch in _batches(store, segment, first):
         files = fold(((_keys(c), c.adds) for c in batch), files)
         for commit in batch:
             _apply(state, commit)
-        first, last = first or batch[0], batch[-1]
-    if first is not None and first is not last and not segment.checkpoint:
+        last = batch[-1]
+    if first is not None and (segment.checkpoint or first is not last):
         _check_unchanged(store, first)
     if state.protocol is None or state.metadata is None:
         missing = "protocol" if state.protocol is None else "metaData"
         raise CorruptLog(f"the log up to this version contains no {missing} action", table=store.root, version=segment.version)
     check_readable(state.protocol, state.metadata, store.root)
-    if last is None and segment.last_commit is not None:
-        last = read_commit(store, segment.version)
     listed = segment.last_commit or (segment.checkpoint[-1] if segment.checkpoint else None)
     return Snapshot(
         table=store.root,
@@ -74,7 +75,7 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
 
 
 def _check_unchanged(store: ObjectStore, first: Commit) -> None:
-    """Raises CorruptLog where the first of several commits that were read is another one by now: then they may be of two logs."""
+    """Raises CorruptLog where the commit is another one by now, or gone: then what was read after it may be of another log."""
     if first.tag is not None and store.tag(names.commit_key(first.version)) == first.tag:
         return
     there = read_commit(store, first.version)  # some stores return another tag with the object
@@ -115,11 +116,12 @@ def _keys(commit: Commit) -> list[tuple[str, str | None]]:
     return [remove.key for remove in commit.removes]
 
 
-def _batches(store: ObjectStore, segment: Segment) -> Iterator[list[Commit]]:
+def _batches(store: ObjectStore, segment: Segment, first: Commit | None) -> Iterator[list[Commit]]:
+    """The commits of the segment, of which the first has been read."""
     batch: list[Commit] = []
     size = 0
-    for file in segment.commits:
-        commit = read_commit(store, file.version)
+    for n, file in enumerate(segment.commits):
+        commit = read_commit(store, file.version) if n else first
         if commit is None:
             raise CorruptLog("a commit file that the log listed no longer exists", table=store.root, version=file.version, file=file.key)
         batch.append(commit)

@@ -40,8 +40,6 @@ from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectStore, PutOutcome
 
-_SAME_TIME_MS = 2000  # stores round the times that they list
-
 
 class TableLog:
     """The log of the table at a store's root.  Safe to share between threads; every call reads the current state of the store."""
@@ -131,19 +129,12 @@ class TableLog:
                 snapshot = replay.load(self.store, segment)
                 if segment.has_checksum:
                     checksums.verify(self.store, snapshot)
-                if segment.checkpoint:
-                    self._check_unchanged(*segment.checkpoint, *segment.commits)
                 return snapshot
             except CorruptLog:
                 now = [(file.key, file.modified_ms) for file in list_log(self.store)]
                 if now == seen:
                     raise
                 seen = now
-
-    def _check_unchanged(self, first: LogFile, *more: LogFile) -> None:
-        """Raises CorruptLog where the checkpoint, the first of several files that were read, is not the one that was listed any more: then they may be of two logs."""
-        if more and first.modified_ms and abs((self.store.modified_ms(first.key) or 0) - first.modified_ms) > _SAME_TIME_MS:
-            raise CorruptLog("the file was replaced while the log was read", table=self.table, file=first.key)
 
     def at_timestamp(self, timestamp_ms: int, zone: datetime.tzinfo | None = None) -> Snapshot:
         """The snapshot of the newest version that was committed at or before `timestamp_ms`.  Errors name times in `zone`, by default that of this process.

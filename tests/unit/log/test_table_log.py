@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -34,7 +33,7 @@ VECTORS_ON = {"delta.enableDeletionVectors": "true"}
 
 
 def info(version: int) -> CommitInfo:
-    return CommitInfo({"timestamp": clock.now_ms(), "operation": "WRITE", "operationParameters": {}, "txnId": f"t{version}"})
+    return CommitInfo({"timestamp": clock.now_ms(), "operation": "WRITE", "operationParameters": {}, "txnId": f"t{version}", "userMetadata": clock.new_id()})
 
 
 def create(log: TableLog, table_id: str = "id", **configuration: str) -> None:
@@ -145,6 +144,10 @@ class Counting(MemoryStore):
         self.calls.append(f"get {key}")
         return super().get(key)
 
+    def tag(self, key: str) -> str | None:
+        self.calls.append(f"tag {key}")
+        return super().tag(key)
+
     def list(self, prefix: str = "", **more):  # type: ignore[no-untyped-def]
         self.calls.append(f"list {prefix}")
         return super().list(prefix, **more)
@@ -182,7 +185,7 @@ def test_a_refresh_reads_only_what_is_new() -> None:
     previous = log.at(1)
     store.calls.clear()
     assert log.latest(previous).version == 3
-    assert store.calls == [f"get {names.commit_key(v)}" for v in (2, 3, 4)]
+    assert store.calls == [*(f"get {names.commit_key(v)}" for v in (2, 3, 4)), f"tag {names.commit_key(1)}"]
     store.calls.clear()
     newest = log.latest(previous)
     assert log.latest(newest) is newest
@@ -215,9 +218,9 @@ def test_a_refresh_after_a_clean_up_or_a_new_table_starts_afresh() -> None:
 
 
 class MadeAgain(MemoryStore):
-    """A store whose table is dropped, and made again with other versions `later_ms` later, right after the first file of its log was read."""
+    """A store whose table is dropped, and made again within the same moment, right after the file `read` of its log was read."""
 
-    again, first, later_ms = False, names.commit_key(0), 0
+    again, read = False, names.commit_key(0)
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         found = super().get_tagged(key)
@@ -230,19 +233,12 @@ class MadeAgain(MemoryStore):
         return found
 
     def _make_again(self, read: str) -> None:
-        if read == self.first and not self.again:
+        if read == self.read and not self.again:
             self.again = True
             for meta in list(self.list(recursive=True)):
                 self.delete(meta.key)
             create(TableLog(self), "again", appendOnly="true")
-            grow(TableLog(self), 2 if self.first == names.commit_key(0) else 12)
-
-    def modified_ms(self, key: str) -> int | None:
-        at = super().modified_ms(key)
-        return at if at is None or not self.again else at + self.later_ms
-
-    def list(self, prefix: str = "", **more):  # type: ignore[no-untyped-def]
-        return (replace(meta, modified_ms=meta.modified_ms + self.later_ms * self.again) for meta in list(super().list(prefix, **more)))
+            grow(TableLog(self), 2 if self.read == names.commit_key(0) else 12)
 
 
 @pytest.mark.parametrize("commits", [0, 1])
@@ -257,15 +253,30 @@ def test_a_table_that_is_made_again_while_it_is_read_is_one_of_the_two(commits: 
     assert len(found.files) == 2
 
 
-def test_a_table_that_is_made_again_while_its_checkpoint_is_read_is_one_of_the_two() -> None:
-    """As above, with a checkpoint of the one and a commit of the other."""
+@pytest.mark.parametrize(
+    ("commits", "read"), [(10, names.commit_key(10)), (10, names.checkpoint_key(10)), (11, names.commit_key(11)), (11, names.checkpoint_key(10))]
+)
+def test_a_table_that_is_made_again_while_its_checkpoint_is_read_is_one_of_the_two(commits: int, read: str) -> None:
+    """I3, I5: as above, with a checkpoint of the one and a commit of the other, whichever was read first; the file times of both are the same."""
     store = MadeAgain()
-    store.first, store.later_ms = names.checkpoint_key(10), 5000
+    store.read = names.commit_key(99)
     create(TableLog(store))
-    grow(TableLog(store), 11)
-    assert not store.again
+    grow(TableLog(store), commits)
+    store.read = read
     found = TableLog(store).latest()
     assert store.again and found.version == 12 and found.metadata.id == "again" and found.properties.append_only
+    assert [a.path for a in found.files.adds()] == [a.path for a in TableLog(store).latest().files.adds()]
+
+
+@pytest.mark.parametrize(("commits", "requests"), [(0, 4), (1, 6), (10, 6), (11, 6), (13, 8)])
+def test_a_log_is_known_as_one_by_one_request(commits: int, requests: int) -> None:
+    """The hint, the listing, each file, the first commit again where another file was read, and the next version, which is missing."""
+    store = Counting()
+    create(TableLog(store))
+    grow(TableLog(store), commits)
+    store.calls.clear()
+    assert TableLog(store).latest().version == commits
+    assert len(store.calls) == requests, store.calls
 
 
 def test_gaps_and_rubbish() -> None:
