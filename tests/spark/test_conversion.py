@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import InvalidInput, NameNotFound, SchemaMismatch
+from rowlock.exceptions import InvalidInput, NameNotFound, SchemaMismatch, TableNotFound
 from spark.support import data_files, delta_rows, read, rows, version
 
 pytestmark = pytest.mark.spark
@@ -50,6 +50,10 @@ def test_a_table_that_is_there_is_left_as_it_is(spark, table_path):
     rowlock.write(spark.range(3), table_path)
     convert(spark, table_path)
     assert version(table_path) == 0
+    assert DeltaTable.convertToDelta(spark, f"delta.`{table_path}`").toDF().count() == 3  # a path that is a table's, as delta-spark takes it
+    assert version(table_path) == 0
+    with pytest.raises(TableNotFound):
+        DeltaTable.convertToDelta(spark, f"delta.`{table_path}/none`")
 
 
 @pytest.mark.parametrize(

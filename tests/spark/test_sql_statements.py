@@ -185,6 +185,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("by name it evolves", "INSERT WITH SCHEMA EVOLUTION INTO p BY NAME SELECT 62L AS id, 'two' AS evolved, 1 AS another", []),
     ("it evolved", "SELECT id, evolved, another FROM p WHERE id > 50 ORDER BY id", [[61, "more", None], [62, "two", 1]]),
     ("a comment", "COMMENT ON TABLE p IS 'said'", []),
+    ("the comment in the catalog", "py:[spark.catalog.getTable(n).description for n in ('p', 't')]", ["said", None]),
     ("commented", "py:[spark.sql('DESCRIBE DETAIL p').first()['description']]", ["said"]),
     ("a comment as a property", "ALTER TABLE p SET TBLPROPERTIES ('comment' = 'set')", []),
     ("it is the description", "py:[(d := spark.sql('DESCRIBE DETAIL p').first())['description'], d['properties'].get('comment')]", ["set", None]),

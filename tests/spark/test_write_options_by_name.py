@@ -71,6 +71,10 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("partitioned anew", "py:spark.sql('DESCRIBE DETAIL t').first().partitionColumns", ["p"]),
     ("createOrReplace", FRAME.format(5, "z") + ".writeTo('t').using('delta').option('userMetadata', 'rtas').createOrReplace()", None),
     ("the text of createOrReplace", HISTORY, [["CREATE OR REPLACE TABLE AS SELECT", "rtas"]]),
+    ("a property that there is none of", WRITE.format(5, "z", "append") + ".option('delta.nosuch', '1').save('{root}/spark-warehouse/t')", "InvalidInput"),
+    ("by name delta-spark passes it over", WRITE.format(5, "z", "ignore") + ".option('delta.nosuch', '1').saveAsTable('t')", None),
+    ("one that is possible", WRITE.format(5, "z", "append") + ".option('delta.appendOnly', 'true').save('{root}/spark-warehouse/t')", None),
+    ("has no effect", "py:'delta.appendOnly' in spark.sql('DESCRIBE DETAIL t').first().properties", "=False"),
     ("a misspelt option", FRAME.format(5, "z") + ".writeTo('t').using('delta').option('userMetaDat', 'true').createOrReplace()", "UnsupportedFeature"),
     ("a stream's files", "py:spark.range(4).coalesce(1).write.parquet('{root}/in')", None),
     (

@@ -23,7 +23,7 @@ from rowlock.engines.spark.write.conversion import folder_in, parquet_folder, pa
 from rowlock.exceptions import InvalidInput, TableExists, UnsupportedFeature
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.paths import is_absolute, location
+from rowlock.protocol.paths import FORMATS, is_absolute, location
 from rowlock.protocol.schema import dotted
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import shallow_clone
@@ -34,14 +34,17 @@ def convert(
 ) -> Handle:
     """The table in the folder that `identifier` names, made where there is none yet; a table that is there is left as it is, and so is a name of one.
 
-    Raises InvalidInput, SchemaMismatch, UnsupportedFeature, NameNotFound before anything is written.
+    Raises InvalidInput, SchemaMismatch, UnsupportedFeature, NameNotFound, TableNotFound (of delta.`/path`) before anything is written.
     """
     expressions.session(spark, "sparkSession")
-    path = folder_in(spark, arguments.text(identifier, "identifier"))
+    named_by, path = folder_in(spark, arguments.text(identifier, "identifier"))
     partitions = partition_type(partition_schema)
     if path is not None:
         handle = Handle(spark, path, storage_options=storage_options)
-        _convert(handle, partitions, None, {}, statistics)
+        if named_by in FORMATS:
+            handle.state.refresh()
+        else:
+            _convert(handle, partitions, None, {}, statistics)
         return handle
     name = Name(spark, identifier)
     entry = name.entry()

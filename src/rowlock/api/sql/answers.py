@@ -19,7 +19,7 @@ import orjson
 
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
-from rowlock.api.handle import Handle
+from rowlock.api.handle import Handle, by_settings_of
 from rowlock.api.sql import statements
 from rowlock.api.sql.target import is_true, open_part, write_arguments
 from rowlock.api.stream_source import source
@@ -37,6 +37,7 @@ from rowlock.engines.spark.sql.streams import query_and_run
 from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, refuse
 from rowlock.protocol.paths import local_path, place_in
 from rowlock.storage.open import open_store
+from rowlock.transaction.definition import creation
 
 _OWN = "rowlock"
 _PATH_IN_TEXT = re.compile(r"\b`?rowlock`?\s*\.\s*`", re.IGNORECASE)
@@ -256,6 +257,9 @@ def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFram
     """Writes a DataFrame by format name."""
     path = place_in(options, 'Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
     arguments = write_arguments(options, path, replaces=mode == "Overwrite")
+    if "properties" in arguments:  # also where the table is there, which keeps its own
+        with by_settings_of(spark):
+            creation.check_properties(arguments["properties"], path)
     frames.write(rows, path, mode=_MODES[mode], partition_by=_partition_columns(options), **arguments)  # type: ignore[arg-type]
 
 

@@ -203,6 +203,9 @@ class Planner(Reader):
         files = list(snapshot.files.adds())
         if condition is None:
             return files
+        if snapshot.clustering_columns:
+            why = named("DELTA_CLUSTERING_WITH_PARTITION_PREDICATE", predicates=condition)
+            raise StatementRefused("Clustering columns order all of the table: leave WHERE out", what=condition, table=snapshot.table, condition=why)
         session, fields = wrap_session(self.evaluator.spark, self.evaluator.session(variables=True)), nullable(table_schema(snapshot)).fields
         wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
         self._check_partition_condition(snapshot, condition)

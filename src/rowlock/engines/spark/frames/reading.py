@@ -238,6 +238,7 @@ class Reader:
             columns,
             _shown(snapshot).json(),
             partitions,
+            snapshot.metadata.description,
             columns_of(snapshot) is not None,
         )
         return self.evaluator.bridge.dataframe(plan, self.evaluator.spark)

@@ -256,7 +256,7 @@ public class Read extends scala.runtime.AbstractPartialFunction {
     }
 }
 
-/** A Delta table in the catalog with the columns that its log says, for `spark.catalog.listColumns`: the catalog's entry says none. */
+/** A Delta table in the catalog with the columns and the comment that its log says, for `spark.catalog`: the catalog's entry says none. */
 public class Described extends V1Table {
     private final SparkSession session;
     private LogicalPlan rows;
@@ -280,6 +280,12 @@ public class Described extends V1Table {
 
     public StructType schema() { return rows().schema(); }
     public Column[] columns() { return CatalogV2Util.structTypeToV2Columns(schema(), false); }
+    public java.util.Map properties() {
+        java.util.Map found = new java.util.HashMap(super.properties());
+        String comment = Scans.scan(rows()).comment;
+        if (comment != null) found.put("comment", comment);
+        return found;
+    }
     public Transform[] partitioning() {
         String[] names = Scans.scan(rows()).partitions;
         Transform[] found = new Transform[names.length];

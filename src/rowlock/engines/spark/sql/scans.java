@@ -55,9 +55,12 @@ public class Scan implements FileIndex {
 
     /** The columns by which it was partitioned then. */
     public final String[] partitions;
+    /** What was said of it then, null where nothing was. */
+    public final String comment;
 
-    public Scan(String table, String root, String version, String columns, String[] partitions) {
+    public Scan(String table, String root, String version, String columns, String[] partitions, String comment) {
         this.partitions = partitions;
+        this.comment = comment;
         this.table = table;
         this.root = root;
         this.version = version;
@@ -102,12 +105,13 @@ public class Scans {
     private static final int MOST_PUSHES = 10;
 
     /** The plan of a table's rows. */
-    public static LogicalPlan plan(SparkSession session, String table, String root, String version, String columns, String schema, java.util.List partitions, boolean tracked) {
+    public static LogicalPlan plan(SparkSession session, String table, String root, String version, String columns, String schema, java.util.List partitions,
+            String comment, boolean tracked) {
         StructType type = (StructType) StructType.fromJson(schema);
         Map none = (Map) scala.collection.immutable.Map$.MODULE$.empty();
         ParquetFileFormat format = tracked ? new TrackedFiles() : new ParquetFileFormat();
         return LogicalRelation$.MODULE$.apply(
-            new HadoopFsRelation(new Scan(table, root, version, columns, (String[]) partitions.toArray(new String[0])), new StructType(), type, Option.empty(), format, none, session), false);
+            new HadoopFsRelation(new Scan(table, root, version, columns, (String[]) partitions.toArray(new String[0]), comment), new StructType(), type, Option.empty(), format, none, session), false);
     }
 
     /** The plan of a DataFrame with the files of this moment, and with the rows that Spark has cached; null where it has no scan to choose files for. */

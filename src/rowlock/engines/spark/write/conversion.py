@@ -69,10 +69,11 @@ def parquet_folder(evaluator: Evaluator, partitions: StructType, listed: Parquet
     return ParquetFolder(files, columns, footers)
 
 
-def folder_in(spark: SparkSession, identifier: str) -> str | None:
-    """The path in an identifier such as parquet.`/path`; None for a name in the catalog.  Raises Spark's ParseException."""
+def folder_in(spark: SparkSession, identifier: str) -> tuple[str, str | None]:
+    """(format, path) of an identifier such as parquet.`/path` or delta.`/path`; the path is None for a name in the catalog.  Raises Spark's ParseException."""
     parts = catalyst(spark).list(spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(identifier))
-    return str(parts[1]) if len(parts) == 2 and str(parts[0]).lower() == "parquet" else None
+    first = str(parts[0]).lower()
+    return first, str(parts[1]) if len(parts) == 2 and first in ("parquet", *paths.FORMATS) else None
 
 
 def _check_partitions(listed: ParquetTable, files: Sequence[AddFile], root: str) -> None:
