@@ -17,7 +17,7 @@ from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
 from rowlock.protocol.column_values import identity_columns
 from rowlock.protocol.feature_removal import DELETION_VECTORS
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, creation, replacement, table_features
 from rowlock.transaction.definition.identity import Numbers
@@ -68,7 +68,7 @@ class Action:
              number that is reserved for each; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
     feature  for `drop feature`: its name; `truncates` where what older versions hold of it goes first
-    columns  for `replace`: those that there are from then on; `partitioned` by these
+    columns  for `replace`: those that there are from then on; `partitioned` by these; `anew` where the properties go, too, as with CREATE OR REPLACE TABLE
     early    for `read and write`: it reads before its transaction begins
     both     for `travel`: it names a version and a time at once
     alter    a change of the columns or the constraints: its verb, and the names that it takes
@@ -105,6 +105,7 @@ class Action:
     truncates: bool = False
     columns: tuple[str, ...] = ()
     partitioned: tuple[str, ...] = ()
+    anew: bool = False
     early: bool = False
     both: bool = False
     alter: tuple[str, ...] = ()
@@ -284,7 +285,7 @@ def _clear(table: Table, feature: str) -> None:
 
 
 def _replace(action: Action, table: Table) -> Receipt:
-    """New rows in place of all, under new columns."""
+    """New rows in place of all, under new columns and, where the action is to make all anew, new properties."""
     (script,) = action.scripts
     assert isinstance(script, Overwrite)
     schema = StructType(tuple(StructField(c, PrimitiveType("long"), c != "k") for c in action.columns))
@@ -294,6 +295,9 @@ def _replace(action: Action, table: Table) -> Receipt:
         assert isinstance(table.statement_engine, MemoryEngine)
         return [add for add, _ in table.statement_engine.files.write(rows, draft)], ()
 
+    if action.anew:
+        metadata = creation.new_metadata(schema_json(schema), action.partitioned, action.properties, table=table.path)
+        return replacement.replace_table(table.state, metadata, write=write, properties=action.properties, app=action.step)
     return replacement.overwrite_schema(table.state, schema, action.partitioned, write, app=action.step)
 
 

@@ -26,6 +26,9 @@ _GUARD = "checkpointProtection"
 _WITH_HISTORY = ("deletionVectors", "v2Checkpoint", _GUARD)
 """Features that are dropped only after no version that is left uses them."""
 _DEFAULT, _GENERATED = "CURRENT_DEFAULT", ("delta.generationExpression", "delta.identity.start")
+_OUTLIVING = ("delta.enableDeletionVectors", "delta.checkpointPolicy", "delta.enableRowTracking")
+"""Properties that a table keeps when it is replaced."""
+_OF_NEW_TABLES = {"delta.enableDeletionVectors": "true"}
 _OF_THE_PROTOCOL = ("feature", "versions", "cluster")
 _MISSING = re.compile(r"there is no column '(\w+)'")
 
@@ -75,7 +78,12 @@ def changed_otherwise(action: Action, operation: str, before: Defined, after: De
         columns.append((action.grows, "long", True, None, None))
     elif action.kind == "replace":
         wanted = tuple(name.lower() for name in action.partitioned)
-        return f"{action} is partitioned by {after.metadata.partition_columns}" if after.metadata.partition_columns != wanted else None
+        if after.metadata.partition_columns != wanted:
+            return f"{action} is partitioned by {after.metadata.partition_columns}"
+        if not action.anew:
+            return None
+        kept = {k: v for k, v in properties.items() if k in _OUTLIVING}
+        columns, properties = [(c, "long", c != "k", None, None) for c in action.columns], _OF_NEW_TABLES | kept | action.properties
     elif action.kind not in ("statements", "foreign", "read and write"):
         return None
     if columns != after.columns:

@@ -233,6 +233,8 @@ class Verdict:
             elif outcome.action.kind == "replace":
                 self._ids.forget_rows(commit.version)
                 serial.columns, serial.not_null = outcome.action.columns, frozenset()
+                if outcome.action.anew:
+                    serial.checks, serial.defaults = (), {}
                 serial.run(*outcome.action.scripts)
             elif outcome.action.kind == "alter":
                 serial.alter(*outcome.action.alter)

@@ -243,12 +243,13 @@ class Role:
         return Action(number, "property", properties=properties, pause_s=self._pause())
 
     def _replacer(self, number: int) -> Action:
-        """Other rows in place of all: what there was at the beginning, and rows of its own, sometimes under one more column."""
+        """Other rows in place of all: what there was at the beginning, and rows of its own, sometimes under one more column; every second time with the definition."""
         columns = self._rng.choice([COLUMNS, COLUMNS, (*COLUMNS, f"x_{self._name}")])
         narrow = *first_rows(self._accounts), (APPENDS + 1000 * self._number + number, 1, 0)
         rows = tuple((*row, *[7] * (len(columns) - len(row))) for row in narrow)
         app = (f"app {self._name}", number) if self._number % 2 else None
-        return Action(number, "replace", (Overwrite(rows),), app=app, columns=columns, pause_s=self._pause())
+        anew, properties = number % 2 == 1, {"owner": self._name, "delta.checkpointInterval": "3"} if number % 4 == 1 else {}
+        return Action(number, "replace", (Overwrite(rows),), app=app, columns=columns, anew=anew, properties=properties, pause_s=self._pause())
 
     def _alterer(self, number: int) -> Action:
         if self._rng.random() < 0.25:

@@ -17,6 +17,7 @@ from rowlock.locks.turns import Turn
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.transaction import failed_attempt, lease_line
+from rowlock.transaction.definition import replacement
 from rowlock.transaction.group_commit import between_processes, group
 from rowlock.transaction.publish import commit_bytes, manifests
 from rowlock.transaction.rebase import fail_policy
@@ -30,7 +31,7 @@ from rowlock_simulation.memory.sql.script import Delete
 from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.plan import ActorPlan, Plan, Weather
 from rowlock_simulation.plans import plan_of
-from rowlock_simulation.roles import ALONE, LONG, SHARING
+from rowlock_simulation.roles import ALONE, LONG, REPLACED, SHARING
 from rowlock_simulation.run import run
 
 _receipt, _facts, _hand_over, _scopes = Attempt.receipt, Conflict._facts, failed_attempt.hand_over, lease_line.scopes_under
@@ -63,13 +64,15 @@ def _hand_over_another(of: Any, head: int, error: BaseException, *given: Any) ->
         (rules, "is_harmless_property", lambda *_: False, "nothing changed that it goes by", {"first": 17}),
         (rules, "is_harmless", lambda *_: False, "for a definition that did not change", {"first": 90}),
         (rules, "FILE_RULES", (), "passes over what changed", {"first": 46}),
-        (fail_policy, "columns_changed", lambda *_: {"k", "v", "w"}, "changed", {"first": 27}),
+        (fail_policy, "columns_changed", lambda *_: {"k", "v", "w"}, "changed", {"first": 1355}),
         (failed_attempt, "hand_over", _hand_over_another, "is recorded as failed by Another", {"first": 0}),
         (failed_attempt, "record", lambda *_: None, "there is no record of it", {"first": 183, "calm": True}),
         (lease_line, "scopes_under", lambda *_: frozenset(), "did not stand in line", {"first": 0}),
         (StaleClock, "ages", lambda clock, marks: dict.fromkeys(marks, 1e9), "a lease was taken over", {"first": 0}),
         (TableLog, "maybe_checkpoint", lambda *_: False, "was due, and was not written", {"first": 0, "theme": ALONE}),
         (manifests, "follow_quietly", lambda *_: None, "the manifests name", {"first": 0, "theme": ALONE}),
+        (replacement, "_OUTLIVING", (), "makes the properties", {"first": 2, "theme": REPLACED}),
+        (replacement, "with_marks_of", lambda _, before: before, "makes the properties", {"first": 2, "theme": REPLACED}),
         (group.Queue, "is_contended", lambda _: True, "and there was nobody else", {"first": 0, "theme": ALONE}),
         (between_processes, "_may_come", lambda *_: False, "none shared a version", {"first": 0, "theme": SHARING}),
     ],
