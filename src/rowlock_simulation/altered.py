@@ -83,7 +83,7 @@ def changed_otherwise(action: Action, operation: str, before: Defined, after: De
         if not action.anew:
             return None
         kept = {k: v for k, v in properties.items() if k in _OUTLIVING}
-        columns, properties = [(c, "long", c != "k", None, None) for c in action.columns], _OF_NEW_TABLES | kept | action.properties
+        columns, properties = [(c, "long", c != "k", None, None) for c in action.columns], {**_OF_NEW_TABLES, **kept, **action.properties}
     elif action.kind not in ("statements", "foreign", "read and write"):
         return None
     if columns != after.columns:
