@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import positions_except
 
 VectorOf = Callable[[AddFile], BitMap64]
 """Returns the positions that a file's deletion vector marks as deleted; empty if the file has none."""
@@ -41,6 +42,10 @@ class Slice:
             return len(self.only)
         physical = self.file.num_records
         return None if physical is None else physical - len(self.without or ())
+
+    def positions(self, count: Callable[[AddFile], int]) -> BitMap64:
+        """The positions of the rows of the slice; `count` counts the rows of a file whose statistics lack their number."""
+        return self.only if self.only is not None else positions_except(self.file.physical_rows(count), self.without)
 
     def covers(self, positions: BitMap64) -> BitMap64:
         """The positions that are in this slice."""

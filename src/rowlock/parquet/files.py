@@ -42,6 +42,12 @@ def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) ->
         raise storage_error("read", store.root, key, e) from e
 
 
+def num_rows(store: ObjectStore, key: str, size_bytes: int) -> int:
+    """The physical number of rows of a data file, from its footer."""
+    with open_parquet(store, key, size_bytes) as source:
+        return int(source.metadata.num_rows)
+
+
 def _source(store: ObjectStore, key: str, size_bytes: int | None) -> io.BytesIO | RangeFile:
     size = size_bytes or store.head(key)
     if size is None:

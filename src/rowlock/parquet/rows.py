@@ -20,7 +20,7 @@ from rowlock.boundary.row_identity import NONE, Identities, Materialized, Number
 from rowlock.caches import COLUMNS, ROW_IDS, ROWS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.files import open_parquet
+from rowlock.parquet.files import num_rows, open_parquet
 from rowlock.parquet.physical import Doubtful, names_in_files, rows_schema
 from rowlock.parquet.reading import logical_rows, read_file
 from rowlock.parquet.variants import has_variant
@@ -121,11 +121,6 @@ class Rows:
         except Doubtful:
             return None
 
-    def num_rows(self, file: AddFile) -> int:
-        """The physical number of rows of a file, from its footer."""
-        with open_parquet(self.store, file.path, file.size_bytes) as source:
-            return int(source.metadata.num_rows)
-
     def write(self, table: pa.Table, snapshot: Snapshot, *, folder: str | None = None) -> list[StagedFile]:
         """Writes rows into data files (see `write_rows`) and caches the rows of table files for later statements."""
         out = []
@@ -185,8 +180,7 @@ class MaterializedIds:
 
     def count(self, file: AddFile) -> int:
         """The physical number of rows in a file, from its footer."""
-        with open_parquet(self._store, file.path, file.size_bytes) as source:
-            return int(source.metadata.num_rows)
+        return num_rows(self._store, file.path, file.size_bytes)
 
     def _stored(self, file: AddFile, columns: MaterializedColumns) -> Stored:
         key = (file.content, columns)

@@ -19,7 +19,7 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows
 from rowlock.parquet.checks import check_conditions, check_not_null, check_rows, conditions_of, undecided
-from rowlock.parquet.files import open_parquet
+from rowlock.parquet.files import num_rows
 from rowlock.parquet.writing import PartitionValues, split_by_partition, write_file
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
@@ -57,8 +57,7 @@ class ArrowEngine:
 
     def count(self, file: AddFile) -> int:
         """The physical number of rows in a file, from its footer."""
-        with open_parquet(self._store, file.path, file.size_bytes) as source:
-            return int(source.metadata.num_rows)
+        return num_rows(self._store, file.path, file.size_bytes)
 
     def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
         """Raises ConstraintViolated if a row of these data files has a null where `snapshot` allows none, UnsupportedFeature for other conditions."""

@@ -155,7 +155,7 @@ class SparkEngine:
         return write_changes(self.evaluator, changes, snapshot)
 
     def count(self, file: AddFile) -> int:
-        return self.evaluator.rows.num_rows(file)
+        return self.evaluator.count(file)
 
     def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
         """Up to `limit` rows of which one of the two multisets has more copies than the other.  One Spark job where the rows are many."""

@@ -25,6 +25,7 @@ from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import num_rows
 from rowlock.parquet.rows import MaterializedIds, Rows, with_identities
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY, is_char
@@ -196,10 +197,6 @@ class Evaluator:
             return piece.without or BitMap64()
         return positions_except(self.num_rows(piece.file), piece.only)
 
-    def live_positions(self, piece: Slice) -> BitMap64:
-        """The physical positions of the rows of a slice."""
-        return positions_except(self.num_rows(piece.file), piece.without) if piece.only is None else piece.only
-
     def rows_to_read(self, piece: Slice) -> int:
         """How many rows are read for a slice: those at its positions, else all of its file, dead ones too."""
         return self.num_rows(piece.file) if piece.only is None else len(piece.only)
@@ -210,5 +207,8 @@ class Evaluator:
 
     def num_rows(self, file: AddFile) -> int:
         """The physical number of rows of a file, from its statistics or else from its footer."""
-        known = file.num_records
-        return self.rows.num_rows(file) if known is None else known
+        return file.physical_rows(self.count)
+
+    def count(self, file: AddFile) -> int:
+        """The physical number of rows of a file, from its footer."""
+        return num_rows(self.store, file.path, file.size_bytes)

@@ -25,7 +25,7 @@ from rowlock.conflict.value import Conflict, SupersededRow, conflict_with
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
-from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.row_tracking import PRESERVED_TAG
 
 Numbers = npt.NDArray[np.int64]
@@ -124,7 +124,7 @@ def _find_touched(hit: Mapping[str, BitMap64], born: Sequence[Slice], engine: En
     file, position = np.full(len(ids), NOWHERE, np.int32), np.zeros(len(ids), np.int64)
     version = np.full(len(ids), NOWHERE, np.int64)
     for n, piece in enumerate(born):
-        there = _positions(piece, engine)
+        there = bitmap_to_numpy(piece.positions(engine.count))
         found = engine.identities(Provenance((piece.path,), np.zeros(len(there), np.int32), there), snapshot=head)
         at = np.minimum(np.searchsorted(ids, found.ids), len(ids) - 1)
         same = np.flatnonzero(ids[at] == found.ids)
@@ -138,13 +138,6 @@ def _addresses(positions: Mapping[str, BitMap64]) -> Provenance:
     """Bitmaps by path as addresses, sorted by path and by position."""
     held = [bitmap_to_numpy(positions[p]) for p in sorted(positions)]
     return Provenance(tuple(sorted(positions)), np.repeat(np.arange(len(held), dtype=np.int32), [len(h) for h in held]), np.concatenate(held))
-
-
-def _positions(piece: Slice, engine: Engine) -> Numbers:
-    """The sorted physical positions of a slice."""
-    if piece.only is not None:
-        return np.asarray(bitmap_to_numpy(piece.only))
-    return np.asarray(bitmap_to_numpy(positions_except(piece.file.physical_rows(engine.count), piece.without)))
 
 
 def _row_numbers(origin: Provenance, touched: _Touched) -> Numbers:

@@ -24,6 +24,7 @@ from rowlock.boundary.effects import Effects, StagedFile
 from rowlock.boundary.engine import Engine
 from rowlock.boundary.provenance import union_by_path
 from rowlock.boundary.row_identity import Numbers, columns_of, identities_in
+from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.snapshot import Snapshot
@@ -352,7 +353,7 @@ def _found(lost: Mapping[str, BitMap64], base: Snapshot, head: Snapshot, vectors
     for file in head.files.adds():
         if file.path in base.files:
             continue
-        positions = bitmap_to_numpy(BitMap64(range(file.physical_rows(ids.count))) - vectors.of(file))
+        positions = bitmap_to_numpy(live_slice(file, vectors.of).positions(ids.count))
         there = identities_in(file, positions, of)
         at = np.minimum(np.searchsorted(row_ids, there.ids), len(row_ids) - 1)
         same = (row_ids[at] == there.ids) & (versions[at] == there.commit_versions)

@@ -19,7 +19,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements import row_statements
 from rowlock.engines.spark.statements.computed_columns import numbered_rows, with_generated_values
-from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
+from rowlock.engines.spark.statements.constraint_checks import check_table, written_block
 from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
 from rowlock.engines.spark.write.writer import most_records, write_native
@@ -137,5 +137,4 @@ def append_blocks(
         session.conf().set("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{megabytes}m")
         own = own.hint("rebalance", *[F.col(quote(c)) for c in snapshot.partition_columns])
     files = [f for _, f in write_native(own, evaluator.store, snapshot, max_records=max_records)]
-    check_written(evaluator, files, snapshot, generated=gives_generated)
-    return [file_block("appended", 0, files)] if files else []
+    return [written_block(evaluator, "appended", 0, files, snapshot, generated=gives_generated)] if files else []

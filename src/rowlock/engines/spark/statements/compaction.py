@@ -49,7 +49,7 @@ def run(
 ) -> tuple[dict[str, BitMap64], list[RowBlock]]:
     """Tombstones for every live row of the groups' files, and one block of moved rows for each group."""
     pieces = {s.path: s for s in slices}
-    living = {p: evaluator.live_positions(pieces[p]) for group in groups for p in group if p in pieces}
+    living = {p: pieces[p].positions(evaluator.count) for group in groups for p in group if p in pieces}
 
     progress.step("rewriting files")
 

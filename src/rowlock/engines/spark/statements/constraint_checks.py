@@ -13,7 +13,8 @@ from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from rowlock.boundary.effects import RowBlock
+from rowlock.boundary.effects import Kind, RowBlock
+from rowlock.boundary.provenance import Origin
 from rowlock.conditions import Condition, named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
@@ -23,7 +24,7 @@ from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import logical
+from rowlock.parquet.blocks import StagedRows, file_block, logical
 from rowlock.parquet.checks import check_not_null, check_rows, violation
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddFile
@@ -72,8 +73,10 @@ def check_files(
     _raise_for(to_arrow(broken), found, evaluator.store.root)
 
 
-def check_written(evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snapshot, *, generated: bool = True) -> None:
-    """Checks files that a statement just wrote, like `check_files`; where a row breaks a constraint they are deleted, since no commit will name them.
+def written_block(
+    evaluator: Evaluator, kind: Kind, statement: int, files: Sequence[AddFile], snapshot: Snapshot, origin: Origin | None = None, *, generated: bool = True
+) -> RowBlock[StagedRows]:
+    """A block of the rows of files that a statement just wrote, once they are checked; where one breaks a constraint the files are deleted, since no commit will name them.
 
     Raises ConstraintViolated, and StatementRefused for a check that Spark cannot resolve.
     """
@@ -82,6 +85,7 @@ def check_written(evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snap
     except (ConstraintViolated, StatementRefused):
         discard(evaluator.store, (f.path for f in files))
         raise
+    return file_block(kind, statement, files, origin)
 
 
 def check_blocks(evaluator: Evaluator, blocks: Sequence[RowBlock], snapshot: Snapshot) -> None:

@@ -30,13 +30,13 @@ from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.driver_rows import Addressed, Found, Ways, addressed
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, inserted_origin, stored_origin, stored_source_rows
-from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
+from rowlock.engines.spark.statements.constraint_checks import check_table, written_block
 from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import driver_block, file_block
+from rowlock.parquet.blocks import driver_block
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.storage.store import discard
@@ -273,8 +273,7 @@ class MergeRun:
     def _write_inserts(self, plan: JavaObject) -> RowBlock:
         frame = self.evaluator.bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
         files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot)]
-        check_written(self.evaluator, files, self.snapshot)
-        return file_block("inserted", self.index, files, origin=inserted_origin(files, self.evaluator.store, fresh_path(self.index)))
+        return written_block(self.evaluator, "inserted", self.index, files, self.snapshot, inserted_origin(files, self.evaluator.store, fresh_path(self.index)))
 
 
 def _unmatched(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
@@ -385,9 +384,8 @@ class MergeJob:
         for action in sorted({a for a, _ in written}):
             files = [f for a, f in written if a == action]
             if inserted and action == _INSERT:
-                check_written(evaluator, files, self.snapshot)
                 origin = inserted_origin(files, store, fresh_path(self.index))
-                self.outcome.inserted = [file_block("inserted", self.index, files, origin=origin)]
+                self.outcome.inserted = [written_block(evaluator, "inserted", self.index, files, self.snapshot, origin)]
             else:
                 self._take(files, clauses[action] if action >= 0 else None, names, matched=matched)
 
@@ -401,6 +399,5 @@ class MergeJob:
         if clause is None or clause.kind != "update":
             self.plan.source.scratch.extend(f.path for f in files)
             return
-        check_written(self.evaluator, files, self.snapshot)
+        self.outcome.blocks.append(written_block(self.evaluator, "derived", self.index, files, self.snapshot, origin))
         self.outcome.assigned.append(Assigned(clause.sets, origin))
-        self.outcome.blocks.append(file_block("derived", self.index, files, origin=origin))

@@ -29,11 +29,11 @@ from rowlock.engines.spark.catalyst.predicates import Condition
 from rowlock.engines.spark.driver_rows import Addressed, Found, Ways
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import stored_origin
-from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
+from rowlock.engines.spark.statements.constraint_checks import check_table, written_block
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import driver_block, file_block
+from rowlock.parquet.blocks import driver_block
 from rowlock.protocol import predicates as ir
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
@@ -70,7 +70,7 @@ def run(
     """
     if plan.kind == "delete" and plan.everything:
         ways.whole_files(len(slices))
-        return {s.path: evaluator.live_positions(s) for s in slices} | {s.path: bitmap_of(at) for s, _, at in held}, []
+        return {s.path: s.positions(evaluator.count) for s in slices} | {s.path: bitmap_of(at) for s, _, at in held}, []
     local, larger = driver_rows.read_small_slices(evaluator, slices, snapshot)
     ways.small_files(local)
     blocks: list[RowBlock] = []
@@ -148,7 +148,7 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
     """
     if plan.everything:
         driver_rows.check_count(sum(s.num_rows or 0 for s in slices))
-        return {s.path: evaluator.live_positions(s) for s in slices}
+        return {s.path: s.positions(evaluator.count) for s in slices}
     if slices:
         ways.job(slices)
     deletes = plan.kind == "delete"
@@ -168,8 +168,7 @@ def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice],
     child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, slices, plan.relation.attributes, ids=True))
     frame = evaluator.bridge.dataframe(evaluator.rewrite_outputs(snapshot, plan.resolved.outputs, child), evaluator.spark, plan.session)
     files = [f for _, f in write_native(frame, evaluator.store, snapshot)]
-    check_written(evaluator, files, snapshot)
-    return file_block("derived", index, files, origin=stored_origin(files, evaluator.store, evaluator.paths_by_hash(slices)))
+    return written_block(evaluator, "derived", index, files, snapshot, stored_origin(files, evaluator.store, evaluator.paths_by_hash(slices)))
 
 
 Numbers = npt.NDArray[np.int64]

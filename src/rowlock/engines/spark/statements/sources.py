@@ -34,7 +34,7 @@ from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
-from rowlock.parquet.files import open_parquet
+from rowlock.parquet.files import num_rows
 from rowlock.protocol import paths
 from rowlock.protocol.schema import ROW_INDEX
 from rowlock.storage.store import discard
@@ -252,10 +252,5 @@ def pin(evaluator: Evaluator, source: DataFrame) -> Source:
     place = paths.join(evaluator.root, folder)
     evaluator.bridge.dataframe(analyzed(positional), evaluator.spark, evaluator.session()).write.parquet(place)
     found = dict(data_files(evaluator.store, folder))
-    files = tuple((paths.join(evaluator.root, k), size, rows) for k, size in found.items() if (rows := _num_rows(evaluator, k)))
+    files = tuple((paths.join(evaluator.root, k), size, rows) for k, size in found.items() if (rows := num_rows(evaluator.store, k, size)))
     return Source(schema, sum(rows for _, _, rows in files), None, folder, files, sum(found.values()))
-
-
-def _num_rows(evaluator: Evaluator, key: str) -> int:
-    with open_parquet(evaluator.store, key) as source:
-        return int(source.metadata.num_rows)
