@@ -45,12 +45,6 @@ def no_identities(num_rows: int) -> Identities:
     return Identities(np.full(num_rows, NONE, np.int64), np.full(num_rows, NONE, np.int64))
 
 
-def concatenated(parts: Sequence[Identities | None]) -> Identities | None:
-    """The identities of several sequences of rows, one after the other; None where rows are not tracked."""
-    known = [p for p in parts if p is not None]
-    return Identities(np.concatenate([p.ids for p in known]), np.concatenate([p.commit_versions for p in known])) if known else None
-
-
 def identities(origin: Provenance, files: Mapping[str, AddFile], materialized: Materialized) -> Identities:
     """Row ids and commit versions of the rows at these addresses.  `files` has every file that an address names."""
     out = no_identities(len(origin.file))

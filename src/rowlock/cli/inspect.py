@@ -31,7 +31,7 @@ from rowlock.maintenance.repair import repair
 from rowlock.maintenance.settle import settle_all, settle_by_hand
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import Commit
-from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.features import all_features
 from rowlock.protocol.paths import scheme_of
 from rowlock.protocol.prepared import prepared_by
 from rowlock.storage.dynamodb import ArbitratedStore, create_table
@@ -113,7 +113,7 @@ def show_table(
         "properties": metadata.configuration,
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
-        "tableFeatures": sorted(reader_features(protocol) | writer_features(protocol)),
+        "tableFeatures": sorted(all_features(protocol)),
     }.items():
         if value not in (None, "", (), [], {}):
             facts.add_row(f"[bold]{name}", _cell(value))

@@ -48,7 +48,7 @@ class Changed:
 def changed_rows(commit: Commit, vector_of: VectorOf, table: str, takes: Callable[[AddFile], bool] = lambda file: True) -> list[Changed]:
     """The rows that a version changed, of the files that are to be read.  Raises CorruptLog where its actions do not say which they are."""
     if commit.cdc:
-        return [Changed(commit.version, None, Slice(f)) for c in commit.cdc if takes(f := _cdc_file(c, table))]
+        return [Changed(commit.version, None, Slice(f)) for c in commit.cdc if takes(f := cdc_file(c, table))]
     removed = [_removed_file(r, commit.version, table) for r in commit.removes if r.data_change]
     before = {f.path: live_slice(f, vector_of) for f in removed if takes(f)}
     after = {f.path: live_slice(f, vector_of) for f in commit.adds if f.data_change and takes(f)}
@@ -56,7 +56,7 @@ def changed_rows(commit: Commit, vector_of: VectorOf, table: str, takes: Callabl
     return [*(Changed(commit.version, "delete", s) for s in delta.gone), *(Changed(commit.version, "insert", s) for s in delta.born)]
 
 
-def _cdc_file(action: AddCdcFile, table: str) -> AddFile:
+def cdc_file(action: AddCdcFile, table: str) -> AddFile:
     """A change data file as a data file."""
     raw = action.raw
     try:

@@ -29,7 +29,7 @@ from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, 
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK, differ_in_marks_only
 from rowlock.protocol.constraints import INVARIANTS, checks_of, is_constraint
-from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.features import all_features
 from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.properties import Isolation, column_mapping_mode
 from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, DataType, StructField, StructType, nullable_type, parse_schema
@@ -170,11 +170,6 @@ def protocol_changed(reads: Reads, winner: Commit, state: TableState) -> Conflic
     if reads.changes_protocol or lowered or before - after or after - before - HARMLESS_FEATURES:
         return conflict_with(winner, "protocol")
     return None
-
-
-def all_features(protocol: Protocol) -> frozenset[str]:
-    """Every feature that readers or writers must support; legacy versions are translated to features."""
-    return reader_features(protocol) | writer_features(protocol)
 
 
 def metadata_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:

@@ -17,7 +17,7 @@ from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.column_values import DEFAULTS, column_defaults
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
 from rowlock.protocol.delta_properties import find
-from rowlock.protocol.features import FEATURES, READABLE, V2_CHECKPOINTS, WRITABLE, reader_features, writer_features
+from rowlock.protocol.features import FEATURES, READABLE, V2_CHECKPOINTS, WRITABLE, all_features
 from rowlock.protocol.properties import PROTECTION, is_true
 from rowlock.protocol.schema import REMOVING_MAPPING, TYPE_CHANGES, check_characters, map_fields, parse_schema, schema_json
 
@@ -131,7 +131,7 @@ def feature_to_drop(protocol: Protocol, name: str, table: str) -> str:
     def refusal(text: str, spelled: str, condition: str, **parameters: str) -> StatementRefused:
         return StatementRefused(text, what=spelled, table=table, condition=named(condition, **parameters))
 
-    listed = reader_features(protocol) | writer_features(protocol)
+    listed = all_features(protocol)
     spelled = next((n for n in (*listed, *READABLE, *WRITABLE) if n.lower() == name.lower()), None)
     if spelled not in listed and name.lower().startswith("delta.") and find(name) is not None:
         text = f"{name} is a table property and no feature: ALTER TABLE ... UNSET TBLPROPERTIES ('{name}') unsets it"
@@ -150,7 +150,7 @@ def feature_to_drop(protocol: Protocol, name: str, table: str) -> str:
 
 def check_not_needed(protocol: Protocol, name: str, table: str) -> None:
     """Raises StatementRefused where the protocol lists a feature that needs this one."""
-    listed = reader_features(protocol) | writer_features(protocol)
+    listed = all_features(protocol)
     if needs := sorted(f.name for f in FEATURES if f.needs == name and f.name in listed):
         condition = named("DELTA_FEATURE_DROP_DEPENDENT_FEATURE", feature=name, dependentFeatures=", ".join(needs))
         raise StatementRefused(f"Feature {name} cannot be dropped: {needs[0]} needs it", what=name, table=table, condition=condition)

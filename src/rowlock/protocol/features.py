@@ -139,6 +139,11 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     return frozenset(f.name for f in FEATURES if f.legacy is not None and protocol.min_writer_version >= f.legacy)
 
 
+def all_features(protocol: Protocol) -> frozenset[str]:
+    """Every feature that readers or writers must support; legacy versions are translated to features."""
+    return reader_features(protocol) | writer_features(protocol)
+
+
 def vectors_allowed(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether new deletion vectors may be written: the feature is listed and the property is on."""
     has_feature = "deletionVectors" in reader_features(protocol) and "deletionVectors" in writer_features(protocol)

@@ -286,6 +286,3 @@ class RangeFile(io.RawIOBase):
         data = self._store.get_range(self._key, self._at, wanted) if wanted else b""
         self._at += len(data)
         return data
-
-    def readall(self) -> bytes:
-        return self.read()

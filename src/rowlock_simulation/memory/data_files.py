@@ -165,4 +165,6 @@ def statistics_of(rows: Sequence[Mapping[str, Value]], snapshot: Snapshot) -> st
     """The statistics (JSON) of a file with these rows."""
     leaves = statistics.indexed_leaves(snapshot.schema, partition_columns=snapshot.metadata.partition_columns)
     values = {path: [value for row in rows if (value := row[path[0]]) is not None] for path, _ in leaves}
-    return statistics.from_values(len(rows), values, leaves, text_characters=snapshot.properties.stats_text_characters)
+    bounds = {path: (min(values[path]), max(values[path])) for path, type_ in leaves if values[path] and statistics.has_bounds(type_)}
+    nulls = {path: len(rows) - len(values[path]) for path, _ in leaves}
+    return statistics.with_bounds(len(rows), leaves, bounds, nulls, snapshot.properties.stats_text_characters)

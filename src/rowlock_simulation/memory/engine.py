@@ -19,7 +19,7 @@ from rowlock import clock
 from rowlock.boundary.effects import Assigned, Change, Effects, Kind, LostMatches, Propagated, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.boundary.engine import Program
 from rowlock.boundary.provenance import Mask, Provenance, counted, numbers_of
-from rowlock.boundary.row_identity import Identities, columns_of, concatenated, identities, preserved_identities
+from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import ConstraintViolated, InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -234,7 +234,7 @@ class MemoryEngine:
             else:
                 out += [replace(s, group=block.group) for s in self._staged_files(block.payload, snapshot, vectors_allowed)]
         for group, rows in sorted(loose.items()):
-            out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot, concatenated(kept[group]))]
+            out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot, _concatenated(kept[group]))]
         return out
 
     def _staged_files(self, payload: InFiles, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
@@ -397,3 +397,9 @@ def _matched_block(statement: int, pairs: Sequence[tuple[Address, int]]) -> RowB
 def _insert_origin(statement: int, numbers: Sequence[int]) -> Provenance:
     """The provenance of rows that a MERGE inserted, from the numbers of their source rows."""
     return Provenance((fresh_path(statement),), np.zeros(len(numbers), dtype=np.int32), np.array(numbers, dtype=np.int64))
+
+
+def _concatenated(parts: Sequence[Identities | None]) -> Identities | None:
+    """The identities of several sequences of rows, one after the other; None where rows are not tracked."""
+    known = [p for p in parts if p is not None]
+    return Identities(np.concatenate([p.ids for p in known]), np.concatenate([p.commit_versions for p in known])) if known else None

@@ -20,7 +20,7 @@ from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.paths import path_of
 from rowlock.protocol.properties import validate_properties
-from rowlock.protocol.schema import dotted
+from rowlock.protocol.schema import column_name, dotted
 
 
 def describe(target: Target, plan: Any) -> DataFrame:
@@ -33,7 +33,7 @@ def describe(target: Target, plan: Any) -> DataFrame:
     clusters = [".".join(path) for path in snapshot.clustering_columns] if plan.isExtended() else []  # as delta-spark has it
     for title, names in (("# Partition Information", snapshot.partition_columns), ("# Clustering Information", clusters)):
         if names:
-            rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *((_column_name(n), *columns.get(n, (n, "", None))[1:]) for n in names)]
+            rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *((column_name((n,)), *columns.get(n, (n, "", None))[1:]) for n in names)]
     if plan.isExtended():
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), *((k, v, "") for k, v in _details(target, snapshot))]
     return answer(target.spark, "DescribeRelation", rows)
@@ -132,7 +132,7 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     columns = ",\n  ".join(_column(target, f) for f in table_schema(snapshot).fields)
     text = f"CREATE TABLE {detail['Name'].removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
     for words, names in (("PARTITIONED BY", [(n,) for n in snapshot.partition_columns]), ("CLUSTER BY", snapshot.clustering_columns)):
-        text += f"{words} ({', '.join('.'.join(map(_column_name, path)) for path in names)})\n" if names else ""
+        text += f"{words} ({', '.join(column_name(path) for path in names)})\n" if names else ""
     text += f"COMMENT {_quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""
     text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
     properties = {k: v for k, v in snapshot.metadata.configuration.items() if _may_be_set(k, v)}
@@ -158,16 +158,11 @@ def _column(target: Target, field: StructField) -> str:
             f" GENERATED {'BY DEFAULT' if metadata.get(EXPLICIT) else 'ALWAYS'} AS IDENTITY (START WITH {metadata[START]} INCREMENT BY {metadata[STEP]})"
         )
     return (
-        f"{_column_name(field.name)} {kind}{generated}"
+        f"{column_name((field.name,))} {kind}{generated}"
         + ("" if field.nullable else " NOT NULL")
         + (f" DEFAULT {metadata[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in metadata else "")
         + (f" COMMENT {_quoted(metadata['comment'])}" if metadata.get("comment") else "")
     )
-
-
-def _column_name(name: str) -> str:
-    """A column's name in SQL, in backquotes where it needs them."""
-    return name if name.isidentifier() and name.isascii() else dotted([name])
 
 
 def _quoted(text: str) -> str:

@@ -19,7 +19,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import action_json
 from rowlock.protocol.actions import Metadata, Protocol
-from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, parse_schema, schema_json, type_name
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, parse_schema, parts, schema_json, type_name
 from rowlock.protocol.schema_fit import may_become
 from rowlock.protocol.session_settings import PREFIX
 
@@ -237,13 +237,8 @@ def _changes(before: Tracked, now: Tracked, table: str) -> Iterator[tuple[str, s
 
 def _nodes(type_: DataType, place: tuple[str, ...] = (), name: str = "") -> Iterator[tuple[tuple[str, ...], tuple[str, DataType]]]:
     """Every field at any depth, and what is in arrays and maps: the path of physical names, with the logical name and the type."""
-    inner: tuple[tuple[str, str, DataType], ...] = ()
-    if isinstance(type_, StructType):
-        inner = tuple((f.physical_name, f.name, f.type) for f in type_.fields)
-    elif isinstance(type_, ArrayType):
-        inner = (("element", "element", type_.element),)
-    elif isinstance(type_, MapType):
-        inner = (("key", "key", type_.key), ("value", "value", type_.value))
+    of_struct = [(f.physical_name, f.name, f.type) for f in type_.fields] if isinstance(type_, StructType) else []
+    inner = [*of_struct, *((part, part, held) for part, held in parts(type_).items())]
     for physical, own, within in inner:
         path, full = (*place, physical), f"{name}.{own}" if name else own
         yield path, (full, within)

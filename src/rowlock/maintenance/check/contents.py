@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from rowlock import progress
-from rowlock.conflict.change_feed import CHANGE_TYPE
+from rowlock.conflict.change_feed import CHANGE_TYPE, cdc_file
 from rowlock.display import first_line
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
 from rowlock.limits import limits
@@ -25,7 +25,7 @@ from rowlock.maintenance.check.log import Step
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, rows_schema
 from rowlock.parquet.reading import read_file
-from rowlock.protocol import bounds, paths, row_tracking, statistics
+from rowlock.protocol import bounds, row_tracking, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.deletion_vector import living_mask, positions_except
 from rowlock.protocol.schema import ColumnPath, DataType
@@ -294,8 +294,7 @@ def _live(store: ObjectStore, file: AddFile, snapshot: Snapshot) -> pa.Table:
 
 def _changes(store: ObjectStore, action: AddCdcFile, snapshot: Snapshot) -> tuple[pa.Table, pa.ChunkedArray]:
     """The rows of a change data file, and the kind of change of each."""
-    raw = action.raw
-    file = AddFile(paths.decode(raw["path"], snapshot.table), raw.get("partitionValues") or {}, raw["size"], 0, False, None)
+    file = cdc_file(action, snapshot.table)
     rows = read_file(store, file, snapshot, rows_schema(snapshot), time_zone="UTC")
     with open_parquet(store, file.path, file.size_bytes) as source:
         kinds = source.read(columns=[CHANGE_TYPE]).column(CHANGE_TYPE)

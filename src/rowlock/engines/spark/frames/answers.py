@@ -21,7 +21,7 @@ from rowlock.engines.spark.read.scan import local_frame, rows_frame, table_schem
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.clustering import cube_of
-from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.features import all_features
 from rowlock.protocol.paths import location
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.state.receipt import Rewritten
@@ -73,7 +73,7 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = Non
     """One row that describes the table at the snapshot; `name` is its name in the catalog."""
     m = snapshot.metadata
     clustering = [".".join(c) for c in snapshot.clustering_columns]
-    features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
+    features = sorted(all_features(snapshot.protocol))
     row = (
         "delta", m.id, name or m.name, m.description, location(snapshot.table), display.utc(m.created_time_ms), display.utc(snapshot.timestamp_ms), list(m.partition_columns), clustering,
         len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
