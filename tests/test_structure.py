@@ -24,7 +24,7 @@ BUDGETS = {
     "log": 2150,  # Snapshots out of storage, also of a table that is made again meanwhile, at any time (17); checkpoints and clean-up, also beside another process's (12).
     "maintenance": 2438,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.
     "parquet": 2235,  # Data files, read and written with pyarrow.
-    "protocol": 6481,  # What the bytes in _delta_log mean.
+    "protocol": 6487,  # What the bytes in _delta_log mean; numbers of an identity column lie past those that its rows set themselves (6).
     "storage": 3113,  # Object stores, the put-if-absent and the arbiters, which put no commit again that was in its place (4).
     "testing": 123,  # The public test kit.
     "transaction": 7321,  # Begin, stage, rebase, publish, commit; a comment among the properties of a new table (3).

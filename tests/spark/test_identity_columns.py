@@ -24,6 +24,7 @@ from rowlock.transaction.definition import identity
 from rowlock.transaction.state.phases import use_observer
 from rowlock.transaction.state.shared import state_of
 from spark.support import Interloper, read, take_route, unchanged, winner
+from support.turning_down import turn_down
 
 pytestmark = pytest.mark.spark
 
@@ -176,13 +177,13 @@ def test_delta_sparks_writers_do_not_conflict_with_a_reservation(spark: SparkSes
         txn.commit(no_actions, manual)
 
     state = state_of(open_store(table_path))
-    their_commit_over(lambda: identity.reserve(state, ["id"], 3))
+    their_commit_over(lambda: identity.reserve(state, ["id"], 3, {}))
     infos = [json.loads(file.read_text().splitlines()[0])["commitInfo"] for file in commit_files(table_path)]
     assert infos[-2]["operation"] == "RESERVE IDENTITY" and infos[-2]["tags"]["delta.identity.schemaUpdate"] == "true"
     assert infos[-1]["operation"] == "Manual Update" and mark(table_path) == 5
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Exception, match="DELTA_METADATA_CHANGED"):
         patch.setattr(identity, "_TAGS", {})
-        their_commit_over(lambda: identity.reserve(state, ["id"], 3))
+        their_commit_over(lambda: identity.reserve(state, ["id"], 3, {}))
 
 
 _WRITER = """
@@ -277,6 +278,24 @@ def test_sync_and_restore_never_give_a_number_twice(spark: SparkSession, table_p
     assert read(spark, table_path) == [(35, 1), (61, 3)]
     with pytest.raises(InvalidInput, match="no identity column"):
         table.syncIdentity("v")
+
+
+def test_inserts_of_a_merge_of_which_some_set_the_number(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I5: each row has its clause's number, and none that a clause set is given again; also where the source is in files, and after a winner (I3)."""
+    t = f"delta.`{table_path}`"
+    numbered(spark, table_path, by_default=True)
+    rowlock.append(table_path, pa.table({"v": pa.array([1, 2], pa.int32())}))
+    merge = f"MERGE INTO {t} t USING (SELECT * FROM {{}} AS s(id, v)) s ON t.v = s.v WHEN NOT MATCHED AND s.v > 5 THEN INSERT * WHEN NOT MATCHED THEN INSERT (v) VALUES (s.v)"
+    with winner(lambda: rowlock.append(table_path, pa.table({"id": [50], "v": pa.array([9], pa.int32())}))):
+        rowlock.sql(spark, merge.format("VALUES (1L, 1), (100L, 6), (101L, 3), (NULL, 7), (200L, 9)"))
+    found = {v: i for i, v in read(spark, table_path)}
+    assert (found[6], found[7], found[9]) == (100, None, 50) and found[3] > 200
+    turn_down(monkeypatch, held_source_bytes=0)
+    rowlock.sql(spark, merge.format("VALUES (300L, 10), (301L, 4)"))
+    rowlock.append(table_path, pa.table({"v": pa.array([5], pa.int32())}))
+    rows = read(spark, table_path)
+    ids = [i for i, _ in rows if i is not None]
+    assert (300, 10) in rows and min(i for i, v in rows if v in (4, 5)) > 300 and len(ids) == len(set(ids)) == 8
 
 
 def test_what_cannot_be_an_identity_column_is_refused(spark: SparkSession, tmp_path: Any) -> None:

@@ -161,6 +161,12 @@ class Identity:
         """Whether a number lies beyond the mark, in the direction of the step."""
         return self.mark is None or (number > self.mark if self.step > 0 else number < self.mark)
 
+    def past(self, number: int | None, table: str) -> Identity:
+        """The column as it is with `number` in its rows: with a mark at it or beyond, unless it lies behind the mark or the start.  Raises StatementRefused."""
+        if number is None or not self.further(number) or (number - self.start) * self.step < 0:
+            return self
+        return replace(self, mark=rounded_to_step(self, number, table))
+
 
 def identity_metadata(start: int, step: int, *, by_default: bool) -> dict[str, Any]:
     """The metadata of a new identity column."""

@@ -29,13 +29,13 @@ class Numbers:
         self._next: dict[str, int] = {}
         self._left = self._taken = 0
 
-    def take(self, count: int) -> Mapping[str, int]:
-        """By column, the first of `count` numbers, the others in steps after it.  One commit, and fewer where rows come in many pieces."""
+    def take(self, count: int, beyond: Mapping[str, int] | None = None) -> Mapping[str, int]:
+        """By column, the first of `count` numbers past those in `beyond`, the others in steps after it.  One commit, and fewer where rows come in many pieces."""
         if not self._columns or not count:
             return {c.name: c.start for c in self._columns}
         if count > self._left:
             wanted = max(count, self._taken)
-            self._next, self._left = dict(reserve(self._state, [c.name for c in self._columns], wanted)), wanted
+            self._next, self._left = dict(reserve(self._state, [c.name for c in self._columns], wanted, beyond or {})), wanted
         first = dict(self._next)
         self._next = {c.name: self._next[c.name] + c.step * count for c in self._columns}
         self._left -= count
@@ -43,15 +43,15 @@ class Numbers:
         return first
 
 
-def reserve(state: SharedState, names: Sequence[str], count: int) -> Mapping[str, int]:
-    """Reserves `count` numbers of each of these columns and returns the first of each, in one commit.
+def reserve(state: SharedState, names: Sequence[str], count: int, beyond: Mapping[str, int]) -> Mapping[str, int]:
+    """Reserves `count` numbers of each of these columns, past those in `beyond`, and returns the first of each, in one commit.
 
     Raises MetadataChangedException where one is no identity column at the head: the rows are staged again, under the table's new definition.
     """
     firsts: dict[str, int] = {}
 
     def make(head: Snapshot) -> HeadActions:
-        found = {i.name: i for i in identity_columns(head.schema) if i.name in names}
+        found = {i.name: i.past(beyond.get(i.name), head.table) for i in identity_columns(head.schema) if i.name in names}
         if gone := [n for n in names if n not in found]:
             text = f"Another commit changed the table's definition while numbers of {', '.join(gone)} were being reserved."
             raise conflict_with(Commit(head.version), "metadata", columns=tuple(gone), what=text).exception(head.table)
@@ -68,10 +68,9 @@ def sync(state: SharedState, name: str, furthest: Callable[[Snapshot, Identity],
 
     def make(head: Snapshot) -> HeadActions | None:
         column = next(i for i in identity_columns(head.schema) if i.name.lower() == name.lower())
-        number = furthest(head, column)
-        if number is None or (number < column.start if column.step > 0 else number > column.start):
+        synced = column.past(furthest(head, column), head.table)
+        if synced.mark is None or synced == column:
             return None
-        metadata = column_values.with_marks(head.metadata, {column.name: column_values.rounded_to_step(column, number, head.table)})
-        return None if metadata == head.metadata else HeadActions(metadata=metadata, tags=_TAGS)
+        return HeadActions(metadata=column_values.with_marks(head.metadata, {column.name: synced.mark}), tags=_TAGS)
 
     return commit_from_head(state, "SYNC IDENTITY", {"column": name}, make, reads_rows=True)

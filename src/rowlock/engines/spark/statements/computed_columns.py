@@ -15,15 +15,14 @@ from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Resolver, Target
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, unaliased
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.sources import Source, pin
-from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
 from rowlock.protocol.column_values import Generated, Identity, generated_columns, identity_columns, refuse_explicit, refuse_update
@@ -119,44 +118,44 @@ def numbered_rows(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame) ->
     try:
         firsts = evaluator.numbers(absent).take(source.num_rows)
         rows = source.numbered_frame(evaluator)
-        yield rows.select(*(F.col(quote(n)) for n in frame.columns), *(_number(i, firsts, F.col(SOURCE_ROW)) for i in absent))
+        yield rows.select(*(F.col(quote(n)) for n in frame.columns), *(_number(i, firsts, F.col(SOURCE_ROW)).alias(i.name) for i in absent))
     finally:
         source.release(evaluator)
 
 
 def _number(column: Identity, firsts: Mapping[str, int], row: Column) -> Column:
-    return (F.lit(firsts[column.name]).cast("bigint") + row * F.lit(column.step).cast("bigint")).alias(column.name)
+    return F.lit(firsts[column.name]).cast("bigint") + row * F.lit(column.step).cast("bigint")
 
 
-def numbered_by(tables: Target, updates: Sequence[Inserting], inserts: Sequence[Inserting], snapshot: Snapshot) -> list[Identity]:
-    """The identity columns that the inserts of a MERGE leave out.  Raises StatementRefused for clauses that set what they may not."""
+Numbered = Sequence[tuple[Identity, Sequence[int]]]  # identity columns, each with the WHEN NOT MATCHED clauses that set it themselves
+
+
+def numbered_by(tables: Target, updates: Sequence[Inserting], inserts: Sequence[Inserting], snapshot: Snapshot) -> Numbered:
+    """The identity columns that an insert of a MERGE leaves out.  Raises StatementRefused for clauses that set what they may not."""
     for clause in updates:
         refuse_update(snapshot.schema, set(clause.sets), snapshot.table)
     for clause in inserts:
         refuse_explicit(snapshot.schema, {name.lower() for name in clause.sets}, snapshot.table)
-    found = []
-    for column in tables.identities if inserts else ():
-        setting = [column.name in clause.sets for clause in inserts]
-        if any(setting) and not all(setting):
-            raise StatementRefused(
-                f"Some WHEN NOT MATCHED clauses set the identity column {column.name} and others do not: let all of them set it, or none",
-                what="an identity column that some clauses set",
-                table=snapshot.table,
-            )
-        found += [] if all(setting) else [column]
-    return found
+    found = [(column, [n for n, clause in enumerate(inserts) if column.name in clause.sets]) for column in tables.identities]
+    return [(column, sets) for column, sets in found if len(sets) < len(inserts)]
 
 
-def numbered_inserts(evaluator: Evaluator, tables: Target, columns: Sequence[Identity], source: Source, inserts: Resolved) -> Resolved:
-    """The outputs of a MERGE's inserts with numbers in the identity columns; reserves one for each row of the source."""
+def numbered_inserts(
+    evaluator: Evaluator, tables: Target, columns: Numbered, source: Source, inserts: Resolved, attributes: JavaObject, session: JavaObject
+) -> Resolved:
+    """The outputs of a MERGE's inserts with numbers in the identity columns where no clause sets them; reserves one for each row of the source.
+
+    They lie beyond what clauses set, as with delta-spark.  `attributes`: those of the source, and the number of its row.
+    """
     if not columns:
         return inserts
-    firsts, bridge = evaluator.numbers(columns).take(source.num_rows), evaluator.bridge
-    one = StructType([StructField(SOURCE_ROW, LongType(), False)])
-    rows = bridge.local(bridge.seq([tables.source_row]), pa.table({SOURCE_ROW: pa.array([], pa.int64())}), one.json(), evaluator.session())
-    frame = bridge.dataframe(rows, evaluator.spark)
-    numbers = bridge.list(analyzed(frame.select(*(_number(i, firsts, bridge.column(tables.source_row)) for i in columns))).projectList())
-    outputs = bridge.list(inserts.outputs)
-    for column, number in zip(columns, numbers, strict=True):
-        outputs[tables.schema.names.index(column.name)] = number
+    bridge, names, outputs = evaluator.bridge, tables.schema.names, evaluator.bridge.list(inserts.outputs)
+    rows = bridge.dataframe(inserts.rows(bridge, source.plan(evaluator, attributes, session)), evaluator.spark, session)
+    action, row = bridge.column(unaliased(outputs[len(names)])), bridge.column(tables.source_row)
+    given = {c: F.when(action.isin(*sets), bridge.column(unaliased(outputs[names.index(c.name)]))) for c, sets in columns if sets}
+    furthest = rows.agg(*((F.max if c.step > 0 else F.min)(value) for c, value in given.items())).first() if given else None
+    firsts = evaluator.numbers([c for c, _ in columns]).take(source.num_rows, {c.name: n for c, n in zip(given, furthest or (), strict=True) if n is not None})
+    numbers = [(given[c].otherwise(n) if c in given else n).alias(c.name) for c, _ in columns for n in (_number(c, firsts, row),)]
+    for (column, _), number in zip(columns, bridge.list(analyzed(rows.select(*numbers)).projectList()), strict=True):
+        outputs[names.index(column.name)] = number
     return replace(inserts, outputs=bridge.seq(outputs))

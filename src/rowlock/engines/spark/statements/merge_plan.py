@@ -207,7 +207,8 @@ def merge_statement(
     target = Relation.of(bridge, left, tables.relation.schema)
     alone = parts[1][0].resolved(parts[1][1], beside=tables.address) if clauses.not_matched_by_source else None
     inserts = parts[-1][0].resolved(parts[-1][1], beside=(tables.source_row,)) if clauses.not_matched else None
-    inserts = inserts and numbered_inserts(evaluator, tables, numbered, held, inserts)
+    insert_side = bridge.seq([*source_resolver.attributes(), tables.source_row])
+    inserts = inserts and numbered_inserts(evaluator, tables, numbered, held, inserts, insert_side, session)
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
         session=session,
@@ -219,7 +220,7 @@ def merge_statement(
         pairs=parts[0][0].resolved(parts[0][1], beside=(tables.source_row, *tables.address)),
         alone=alone,
         inserts=inserts,
-        insert_side=bridge.seq([*source_resolver.attributes(), tables.source_row]),
+        insert_side=insert_side,
         join=join,
         keys=key_columns(condition, left, right, (tables.schema, source.schema)),
     )
