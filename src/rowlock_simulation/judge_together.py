@@ -352,7 +352,7 @@ class _Verdict:
         for node in found.values():
             source = (node.outcome.action.copies or (None,))[0]
             if source is not None and source not in node.at:
-                node.seen[source] = node.outcome.done.bases[source]
+                node.seen[source] = self._held_at(self._logs[source], node.outcome)
         readers = [
             _Node(
                 o, "", seen={n: d.version for n, d in o.done.reads.items() if d.version is not None and not self._histories[n].is_gone(d.version, o.began_us)}
@@ -361,6 +361,14 @@ class _Verdict:
             if o.done.reads and o.action.kind == "read together"
         ]
         return [*found.values(), *readers]
+
+    def _held_at(self, log: Log, outcome: Outcome) -> int:
+        """The version at which what a transaction has read of a table still holds: the one that it read, or a later one that the read was carried over to."""
+        read, reader = outcome.done.bases[log.number], outcome.done.reader
+        held = reader.base.version if reader is not None else read
+        if held < len(log.bags) and log.bags[held] != log.bags[read]:
+            self._report(f"{outcome.name} has read version {read} of t{log.number}, which was carried over to {held}, where there are other rows")
+        return held
 
     def _named(self, txn_id: str | None) -> str:
         return self._of_txn[txn_id].name if txn_id in self._of_txn else "no actor"

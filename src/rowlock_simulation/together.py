@@ -68,6 +68,7 @@ def _transaction(action: Action, table: Callable[[int], Table], scheduler: Sched
         if action.copies is not None:
             source, seen = action.copies[0], Done()
             txns[source].note_read()
+            done.reader = txns[source]
             read(table(source), txns[source].base, scheduler, seen)
             target, script = copied(action, seen.rows or [])
             scripts[target] = (*scripts.get(target, ()), script)

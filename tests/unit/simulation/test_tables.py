@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,13 @@ from rowlock.transaction.state import shared
 from rowlock.transaction.two_phase import close
 from rowlock.transaction.two_phase.prepare import Part
 from rowlock_simulation import together
+from rowlock_simulation.actions import Action, Done
 from rowlock_simulation.draw_tables import STRANGERS, draw_tables
 from rowlock_simulation.history import History
+from rowlock_simulation.judge_together import _Verdict
+from rowlock_simulation.outcome import Outcome
 from rowlock_simulation.run import run
+from rowlock_simulation.together_replay import Log
 
 
 def test_another_engine_is_there_where_the_theme_is_another_engine() -> None:
@@ -33,6 +39,18 @@ def test_only_who_had_read_a_version_before_it_went_with_the_power_is_excused() 
     history = History()
     history.lost(commit_key(2), now_us=50)
     assert [history.is_gone(version, began_us) for version, began_us in ((2, 10), (3, 10), (1, 10), (2, 60))] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(("carried_to", "violations"), [(None, 0), (2, 0), (1, 1)])
+def test_what_was_read_holds_where_later_versions_have_the_same_rows(carried_to: int | None, violations: int) -> None:
+    """Two transactions of which one undoes the other: who has read the rows before both comes after them (drawn once as tables 210,001,000)."""
+    log = Log(0, "t0", [], bags=[Counter("a"), Counter("b"), Counter("a")])
+    found: list[str] = []
+    verdict: Any = SimpleNamespace(_report=found.append)
+    reader: Any = None if carried_to is None else SimpleNamespace(base=SimpleNamespace(version=carried_to))
+    outcome = Outcome("a0", Action(0, "together"), done=Done(bases={0: 0}, reader=reader))
+    assert _Verdict._held_at(verdict, log, outcome) == (carried_to or 0)
+    assert len(found) == violations
 
 
 def _move(part: Part, head: Any) -> None:
