@@ -20,7 +20,7 @@ def wrongly_deleted(properties: TableProperties, history: History, commits: Sequ
     """The files of one table that were deleted while one of its versions within the retention named them, or before a version that names them.
 
     A file that is older than the retention when it is committed may be deleted between its writer's look and the put, or by a VACUUM that looked before the put: that cannot be
-    excluded, and the table is not read anew.
+    excluded, and the table is not read anew.  RESTORE has no such excuse: it copies what a VACUUM may delete.
     """
     retention_ms = properties.deleted_file_retention_ms
     wrong, live, removed = list[str](), dict[str, tuple[str, ...]](), dict[str, int]()
@@ -49,9 +49,10 @@ def _take(
         live.pop(remove.path, None)
         removed |= {name: max(removed.get(name, 0), remove.deletion_timestamp_ms or 0) for name in _names(remove)}
     at_us = history.committed_us[commit_key(commit.version)]
+    copies = commit.info is not None and commit.info.operation == "RESTORE"
     for add in commit.adds:
         live[add.path] = _names(add)
-        if START_MS + at_us // 1000 - add.modification_time_ms > retention_ms:
+        if not copies and START_MS + at_us // 1000 - add.modification_time_ms > retention_ms:
             late |= dict.fromkeys(_names(add), at_us)
         if late.get(add.path) == at_us and at_us - gone.get(add.path, at_us - _LOOK_US) < _LOOK_US:
             history.overtaken = True
