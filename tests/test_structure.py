@@ -27,7 +27,7 @@ BUDGETS = {
     "protocol": 6487,  # What the bytes in _delta_log mean; numbers of an identity column lie past those that its rows set themselves (6).
     "storage": 3113,  # Object stores, the put-if-absent and the arbiters, which put no commit again that was in its place (4).
     "testing": 123,  # The public test kit.
-    "transaction": 7321,  # Begin, stage, rebase, publish, commit; a comment among the properties of a new table (3).
+    "transaction": 7329,  # Begin, stage, rebase, publish, commit; a comment among the properties of a new table (3).
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; a commit that raises one says what it was worth."""
 SLACK = 1.05

@@ -11,6 +11,8 @@ from pyspark.sql.types import StringType
 import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import UnsupportedFeature
+from rowlock.storage.open import open_store
+from rowlock.transaction.state.shared import state_of
 from spark.support import make, read, take_route, unchanged
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake and DuckDB do not know collations")]
@@ -41,10 +43,7 @@ def collated(spark: Any, path: Path, *, partitioned: bool) -> DeltaTable:
         assert before in text
         text = text.replace(before, before[:-1] + f'\\"__COLLATIONS\\":{{\\"{name}\\":\\"spark.UTF8_LCASE\\"}}}}')
     commit.write_text(text)
-    from rowlock.storage.open import open_store
-    from rowlock.transaction.state.shared import state_of
-
-    state_of(open_store(str(path))).forget()
+    state_of(open_store(str(path)))._start_over()
     return DeltaTable.forPath(spark, str(path))
 
 

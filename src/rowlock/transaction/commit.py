@@ -23,7 +23,7 @@ from rowlock.transaction.state import phases
 from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.shared import logger
+from rowlock.transaction.state.shared import SharedState, logger
 
 Put = Callable[[], list[Over] | None]
 
@@ -122,19 +122,13 @@ def _put(what: Proposal) -> Over | None:
 
 
 def _after_commit(what: Proposal, version: int) -> None:
-    """Refreshes the shared snapshot, writes a checkpoint when one is due and then deletes the expired log; none of them can fail the commit (I10)."""
+    """Refreshes the shared snapshot, writes what the table keeps beside its log and deletes the expired log after a checkpoint; none of them can fail the commit (I10)."""
     what.phase("committed")
     if what.head is None:
+        if what.state.known is None:
+            return  # who uses the new table next reads it
         what.state.ask_again()  # what is known may be of a table that was here before
-    try:
-        newest = what.state.newest(settled=False)
-        _write_checksum(what, newest)
-        manifests.follow_quietly(what.state, newest, version)
-        has_checkpoint = what.state.log.maybe_checkpoint(newest)
-    except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
-        logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
-        return
-    if not has_checkpoint:
+    if (newest := write_beside(what.state, version)) is None:
         return
     try:
         clean_up(what.state.store, newest)
@@ -142,9 +136,21 @@ def _after_commit(what: Proposal, version: int) -> None:
         logger.warning("the log of %s could not be cleaned up and will be after the next checkpoint: %s", newest.table, e)
 
 
-def _write_checksum(what: Proposal, newest: Snapshot) -> None:
+def write_beside(state: SharedState, version: int) -> Snapshot | None:
+    """Writes the checksum, the manifests and the checkpoint that the table's properties ask for after a version; returns the newest snapshot if it has a new checkpoint.  Raises nothing."""
+    try:
+        newest = state.newest(settled=False)
+        _write_checksum(state, newest)
+        manifests.follow_quietly(state, newest, version)
+        return newest if state.log.maybe_checkpoint(newest) else None
+    except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
+        logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
+        return None
+
+
+def _write_checksum(state: SharedState, newest: Snapshot) -> None:
     """Writes the checksum of the newest version, where the table asks for it; a missing one does no harm."""
     try:
-        checksums.write(what.state.store, newest)
+        checksums.write(state.store, newest)
     except StorageError as e:
         logger.warning("the checksum of version %d of %s could not be written: %s", newest.version, newest.table, e)

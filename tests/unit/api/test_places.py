@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import rowlock
-from rowlock import caches
 from rowlock.exceptions import InvalidInput, RowlockError, StorageError, TableExists, TableNotFound
 from rowlock.storage import open_store
 
@@ -148,7 +147,6 @@ def test_what_the_disk_refuses_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "t")
     rowlock.append(path, ROWS)
-    caches.drop_all()
 
     def refused(place: Any) -> Any:
         raise PermissionError(errno.EACCES, "Permission denied", str(place))
