@@ -20,7 +20,7 @@ BUDGETS = {
     "conflict": 900,  # What winners did, which of it is a conflict, and the change data feed, whose tables and actions were told in protocol.
     "engines/appends": 368,  # Rows as Arrow tables, without Spark.
     "engines/spark": 10465,  # All that runs on Spark, its planning behind one object; subqueries that name a column of the statement's rows are named as such (9).
-    "locks": 539,  # Leases and turns.
+    "locks": 540,  # Leases and turns.
     "log": 2150,  # Snapshots out of storage, also of a table that is made again meanwhile, at any time (17); checkpoints and clean-up, also beside another process's (12).
     "maintenance": 2438,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.
     "parquet": 2235,  # Data files, read and written with pyarrow.

@@ -165,7 +165,7 @@ class TurnRequest:
         self._counted_from = 0
         self._round_s = self._lost_s = 0.0
         self._begun: float | None = None
-        self.announced = False
+        self.announced = self._is_to_end = False
 
     def before_put(self, lost: int) -> None:
         """Must be called before each put, outside the commit lane, with the number of puts lost so far.  May wait."""
@@ -183,13 +183,14 @@ class TurnRequest:
         if lost - self._counted_from < AFTER or self._lost_s < PATIENCE_S:
             return
         self.announced = self._turns.announce(self._holder, min(LONGEST_TERM_S, LOOK_S + 2 * self._round_s + _MARGIN_S))
+        self._is_to_end |= self.announced
         if self.announced:
             logger.debug("a turn was announced after %d lost puts", lost)
             clock.sleep(LOOK_S)
 
     def end(self) -> None:
-        """Must be called after the commit, or after it failed: ends the turn if one was announced."""
-        if self.announced:
+        """Must be called after the commit, or after it failed: ends the turn if one was announced, also one whose term is over: who reads of it only now would wait for the term."""
+        if self._is_to_end:
             self._turns.hand_back(self._holder)
 
     def _has_turn(self) -> bool:

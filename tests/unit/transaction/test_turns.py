@@ -119,6 +119,19 @@ def test_a_dead_holder_costs_a_process_one_term_and_no_more(time: TestClock) -> 
     assert bid.announced and in_cell(registers) == Turn("c", 2, in_cell(registers).term_s), "the cell is nobody's for ever"
 
 
+def test_a_turn_whose_term_is_over_is_ended_with_the_commit(time: TestClock) -> None:
+    """A round took longer than the term, and the put after it won: a process that only now reads of the turn does not wait (s3 220,003,345 of the simulation)."""
+    registers = in_memory()
+    _, bid = announced(registers)
+    time.sleep(2 * in_cell(registers).term_s)
+    bid.before_put(AFTER + 1)
+    assert not bid.announced
+    bid.end()
+    before = time.monotonic_s()
+    process(registers).request("b").before_put(1)
+    assert in_cell(registers) == Turn(None, 1, 0.0) and time.monotonic_s() == before
+
+
 def test_of_two_that_lost_one_has_the_turn_and_the_other_honours_it(time: TestClock) -> None:
     registers = in_memory()
     _, first = announced(registers)
