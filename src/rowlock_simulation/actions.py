@@ -170,9 +170,9 @@ class Done:
     query: Any = None
     """The query (`streams.Query`) that a stream belongs to."""
     bases: dict[int, int] = field(default_factory=dict)
+    """Of each table the version that the last try has read."""
     reader: Transaction | None = None
     """Of `copies`: the transaction's part in the table that it reads."""
-    """Of each table the version that the last try has read."""
 
     @property
     def committed(self) -> int | None:
