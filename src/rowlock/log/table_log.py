@@ -216,8 +216,7 @@ class TableLog:
 
         Writes none if a cleanup after a newer checkpoint has deleted the log up to the snapshot's version, or if the table was made again meanwhile.
         """
-        there = self.store.tag(names.commit_key(snapshot.version))
-        if (there is None or snapshot.last_commit_tag not in (there, None)) and self.latest().metadata.id != snapshot.metadata.id:
+        if self._verified(snapshot)[0] is None and self.latest().metadata.id != snapshot.metadata.id:
             return  # the other table's readers would take the checkpoint for theirs
         try:
             tombstones = self.tombstones(snapshot)

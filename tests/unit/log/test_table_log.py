@@ -32,16 +32,17 @@ SCHEMA = StructType((StructField("id", PrimitiveType("long")), StructField("p", 
 VECTORS_ON = {"delta.enableDeletionVectors": "true"}
 
 
-def info(version: int) -> CommitInfo:
-    return CommitInfo({"timestamp": clock.now_ms(), "operation": "WRITE", "operationParameters": {}, "txnId": f"t{version}", "userMetadata": clock.new_id()})
+def info(version: int, table_id: str = "id") -> CommitInfo:
+    return CommitInfo(
+        {"timestamp": clock.now_ms(), "operation": "WRITE", "operationParameters": {}, "txnId": f"t{version} of {table_id}", "userMetadata": clock.new_id()}
+    )
 
 
 def create(log: TableLog, table_id: str = "id", **configuration: str) -> None:
     metadata = Metadata(table_id, schema_json(SCHEMA), ("p",), VECTORS_ON | {f"delta.{k}": v for k, v in configuration.items()}, created_time_ms=1)
     protocol = protocol_for_new_table(VECTORS_ON)
     protocol = Protocol(3, 7, protocol.reader_features, (protocol.writer_features or frozenset()) | {"domainMetadata"})
-    of_table = CommitInfo({**info(0).raw, "txnId": f"t0 of {table_id}"})
-    assert log.put(0, serialize_commit(of_table, protocol=protocol, metadata=metadata)) == Committed()
+    assert log.put(0, serialize_commit(info(0, table_id), protocol=protocol, metadata=metadata)) == Committed()
 
 
 def data_file(store: ObjectStore, n: int, rows: int = 3) -> AddFile:
@@ -77,7 +78,7 @@ def grow(log: TableLog, commits: int, *, checkpoints: bool = True) -> dict[str, 
                 adds.append(marked)
         live.update((a.path, a) for a in adds)
         txns, domains = [SetTransaction(f"app{version % 3}", version)], [DomainMetadata("d", f'{{"v":{version}}}', version % 2 == 0)]
-        assert log.put(version, serialize_commit(info(version), adds=adds, removes=removes, txns=txns, domains=domains)) == Committed()
+        assert log.put(version, serialize_commit(info(version, snapshot.metadata.id), adds=adds, removes=removes, txns=txns, domains=domains)) == Committed()
         snapshot = log.latest(snapshot)
         assert snapshot.version == version and {a.key for a in snapshot.files.adds()} == {a.key for a in live.values()}
         if checkpoints:
@@ -105,7 +106,7 @@ def test_120_commits_with_checkpoints_read_alike_everywhere(tmp_path: Path, over
     assert loaded.commits_since_checkpoint == 0 and {a.path: a.key for a in loaded.files.adds()} == {p: a.key for p, a in live.items()}
     assert {a.path: a.stats for a in loaded.files.adds()} == {p: a.stats for p, a in live.items()}
     assert {t.app_id: t.version for t in loaded.txns.values()} == {f"app{(newest - i) % 3}": newest - i for i in range(3)}
-    assert (list(loaded.domains), loaded.txn_id) == ([], f"t{newest}")
+    assert (list(loaded.domains), loaded.txn_id) == ([], f"t{newest} of id")
     for file in list(log.store.list("_delta_log")):  # nothing but checkpoints is left before the newest of them
         parsed = names.parse(file.key)
         if parsed and parsed.kind == "commit" and parsed.version < newest:
@@ -459,7 +460,7 @@ def test_time_travel_and_history() -> None:
             with pytest.raises(VersionNotFound):
                 log.at_timestamp(outside)
         history = log.history(3)
-        assert [(c.version, c.txn_id, len(c.adds)) for c in history] == [(12, "t12", 0), (11, "t11", 0), (10, "t10", 0)]
+        assert [(c.version, c.txn_id, len(c.adds)) for c in history] == [(12, "t12 of id", 0), (11, "t11 of id", 0), (10, "t10 of id", 0)]
         assert history[0].txns and len(log.history()) == 13
 
 

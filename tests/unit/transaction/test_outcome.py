@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,21 @@ def test_a_new_table_whose_first_file_is_put_again_after_its_checkpoint_is_won()
     store.put(names.commit_key(0), other)
     with pytest.raises(ConcurrentWriteException, match="was cleaned up"):
         landed(log, 0, lambda: other, made.txn_id, Committed())
+
+
+@pytest.mark.parametrize("tag_known", [True, False])
+def test_a_commit_after_that_of_another_table_is_not_acknowledged(tag_known: bool) -> None:
+    """I2: a DynamoDB arbiter without conditional copies tells no tag of the commit that it has put, and the base is often such a commit (`dynamodb` 220,006,783)."""
+    store = MemoryStore("memory://outcome")
+    InMemory(store=store).create(schema_string([("k", "long", True)]), (), {})
+    log, data = TableLog(store), commit(OURS)
+    head = log.latest()
+    base = head if tag_known else replace(head, last_commit_tag=None)
+    assert landed(log, 1, lambda: data, OURS, log.put(1, data), base)
+    first = store.get(names.commit_key(0))
+    store.put(names.commit_key(0), first.replace(head.metadata.id.encode(), b"the-next-table").replace((head.txn_id or "").encode(), b"of-another"))
+    with pytest.raises(CorruptLog, match="replaced by that of another table"):
+        landed(log, 1, lambda: data, OURS, Committed(), base)
 
 
 class UnclearDisk(SystemCalls):

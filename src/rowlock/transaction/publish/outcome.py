@@ -130,7 +130,7 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str
     """
     try:
         before = log.store.tag(names.commit_key(version - 1)) if version > 0 else None
-        if before is not None and (head is None or head.last_commit_tag in (before, None) or _is_in_log(log, head)):
+        if before is not None and (head is None or head.last_commit_tag == before or _is_in_log(log, head)):
             return
         files = list_log(log.store)
     except StorageError:
@@ -158,7 +158,7 @@ def _makes_table(log: TableLog) -> bool:
 
 
 def _is_in_log(log: TableLog, head: Snapshot) -> bool:
-    """Whether `head`'s version, whose commit file has another tag than it had, can still be built: not where the log was cleaned up.
+    """Whether `head`'s version, whose commit file has another tag than it had, or one that is not known, can still be built: not where the log was cleaned up.
 
     Raises CorruptLog if it is now another table's, which was created between the last read of the log and the put.
     """
