@@ -138,8 +138,8 @@ class LiveFiles:
         gone = {path for path, add in live.items() if add.key in removed or path in added or path in replaced}
         count, size = self._count - len(gone) + len(added), self._size_bytes
         size += sum(add.size_bytes for add in added.values()) - sum(live[path].size_bytes for path in gone)
-        overlay = {path: add for path, add in self._overlay.items() if path not in gone}
-        hidden = [path for path in gone if path not in self._overlay]
+        overlay = dict(self._overlay)
+        hidden = [path for path in gone if overlay.pop(path, None) is None]
         masks = self._masks if not hidden else tuple(_without(b, m, hidden) for b, m in zip(self._bases, self._masks, strict=True))
         overlay.update(added)
         changed = LiveFiles(self._bases, masks, overlay, count, size)
