@@ -186,8 +186,8 @@ def _restored_metadata(target: Snapshot, head: Snapshot, protocol: Protocol, *, 
     old = {**old, **{k: v for k, v in now.items() if k == PROTECTION}}
     if is_mapped(old) and MAX_ID in now:
         old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
-    restored = replace(target.metadata, id=head.metadata.id, configuration=old)
-    return with_marks_of(restored if same_ids else row_tracking.with_column_names_of(restored, head.metadata, protocol, clock.new_id), head.metadata)
+    back = replace(target.metadata, id=head.metadata.id, configuration=old)
+    return with_marks_of(back if same_ids else row_tracking.with_column_names_of(back, head.metadata, protocol, clock.new_id), head.metadata, head.table)
 
 
 def _metrics(target: Snapshot, adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> dict[str, int]:

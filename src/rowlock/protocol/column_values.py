@@ -218,12 +218,11 @@ def with_marks(metadata: Metadata, marks: Mapping[str, int]) -> Metadata:
     return replace(metadata, schema_string=schema_json(StructType(fields)))
 
 
-def with_marks_of(metadata: Metadata, other: Metadata) -> Metadata:
-    """The metadata with the marks of `other` where these are further: no number is ever given out twice.  Columns are known by physical name."""
-    if HIGH_WATER_MARK not in other.schema_string:
-        return metadata
-    marks = {f.physical_name: i.mark for f in parse_schema(other.schema_string).fields if is_identity(f) and (i := _identity(f)).mark is not None}
-    return with_marks(metadata, {f.name: mark for f in parse_schema(metadata.schema_string).fields if (mark := marks.get(f.physical_name)) is not None})
+def with_marks_of(metadata: Metadata, other: Metadata, table: str) -> Metadata:
+    """The metadata with marks at or beyond those of `other`, but for marks behind a column's start: no number is given twice.  Columns are known by physical name."""
+    marks = {f.physical_name: _identity(f).mark for f in parse_schema(other.schema_string).fields if is_identity(f)}
+    past = [_identity(f).past(marks.get(f.physical_name), table) for f in parse_schema(metadata.schema_string).fields if is_identity(f)]
+    return with_marks(metadata, {i.name: i.mark for i in past if i.mark is not None})
 
 
 def differ_in_marks_only(before: Metadata, after: Metadata) -> bool:

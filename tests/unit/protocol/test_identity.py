@@ -8,6 +8,7 @@ from rowlock.exceptions import StatementRefused
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.column_values import (
     HIGH_WATER_MARK,
+    START,
     Identity,
     differ_in_marks_only,
     identity_columns,
@@ -37,14 +38,21 @@ def mark_of(metadata: Metadata) -> int | None:
 def test_a_mark_moves_in_the_direction_of_the_step_alone(step: int, mark: int | None, number: int, after: int) -> None:
     before = table(step, mark)
     assert mark_of(with_marks(before, {"id": number})) == after
-    assert mark_of(with_marks_of(before, table(step, number))) == after
+    assert mark_of(with_marks_of(before, table(step, number), "t")) == after
     assert differ_in_marks_only(before, table(step, number)) == (number == after), "a mark that went back is another table's"
+
+
+@pytest.mark.parametrize(("start", "step", "after"), [(50, 1, None), (5, 1, 9), (5, 10, 15), (0, -1, None)])
+def test_a_replaced_column_begins_at_its_start_or_past_what_was_given(start: int, step: int, after: int | None) -> None:
+    """Of a table that gave numbers up to 9; none is given twice."""
+    fresh = table(step, **{START: start})
+    assert mark_of(with_marks_of(fresh, table(1, 9), "t")) == after
 
 
 def test_definitions_that_differ_otherwise_differ() -> None:
     assert not differ_in_marks_only(table(1, 3), table(2, 3))
     assert not differ_in_marks_only(table(1, 3), table(1, 4, comment="said"))
-    assert with_marks_of(table(1, 3), table(1, 9, name="other")) == table(1, 3)
+    assert with_marks_of(table(1, 3), table(1, 9, name="other"), "t") == table(1, 3)
 
 
 def test_numbers_begin_at_the_start_and_end_with_the_type() -> None:

@@ -39,7 +39,7 @@ _row_counts, _tombstones, _history, _read = metrics.row_counts, TableLog.tombsto
         (metrics, "row_counts", lambda txn: {kind: n + 1 for kind, n in _row_counts(txn).items()}, "metrics of version", 0),
         (metrics, "_whole_files", lambda files: ([], list(files.removes)), "metrics of version", 0),
         (onto_head, "refuse_on_append_only", lambda head: None, "append-only: version", 187),
-        (restore, "with_marks_of", lambda metadata, head: metadata, "was given 2 times", 32),
+        (restore, "with_marks_of", lambda metadata, *_: metadata, "was given 2 times", 32),
         (LiveFiles, "total_size_bytes", property(lambda _: 7), "the size of version", 0),
         (TableLog, "tombstones", lambda *given: _tombstones(*given)[1:], "removed files, by checkpoints or by the log alone", 0),
         (

@@ -67,7 +67,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
         if len(head.files):
             text = "The table that the clone would replace has rows: only an empty table is replaced by a clone; delete its rows first, or drop it"
             raise StatementRefused(text, what="CLONE", table=head.table, condition=named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE"))
-        fresh = with_marks_of(replace(metadata, id=head.metadata.id, name=head.metadata.name, description=head.metadata.description), head.metadata)
+        fresh = with_marks_of(replace(metadata, id=head.metadata.id, name=head.metadata.name, description=head.metadata.description), head.metadata, head.table)
         _check_mapping(head.metadata, fresh, head.table)
         return with_row_ids(replace(all_replaced(head, fresh, protocol, adds, clustered), metrics=metrics), head, count)
 

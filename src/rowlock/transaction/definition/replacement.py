@@ -115,7 +115,7 @@ def replace_table(
         adds = rows.under(metadata, head)
         retained = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
         configuration = row_tracking.with_column_names({**metadata.configuration, **retained}, clock.new_id)
-        fresh = with_marks_of(replace(metadata, id=head.metadata.id, configuration=configuration), head.metadata)
+        fresh = with_marks_of(replace(metadata, id=head.metadata.id, configuration=configuration), head.metadata, head.table)
         protocol, fresh = creation.protocol_for(fresh, clustered=bool(cluster_by)), creation.stored(fresh)
         return with_row_ids(all_replaced(head, fresh, protocol, adds, creation.clustering_by(fresh, cluster_by, head.table)), head)
 

@@ -56,7 +56,7 @@ def commit_of(
     return serialize_commit(
         CommitInfo(info),
         protocol=txn.base.protocol if txn.base.protocol != txn.read.protocol else None,
-        metadata=None if txn.metadata is None else with_marks_of(txn.metadata, txn.read.metadata),
+        metadata=None if txn.metadata is None else with_marks_of(txn.metadata, txn.read.metadata, txn.read.table),
         removes=files.removes,
         adds=files.adds,
         txns=stamped_steps,
