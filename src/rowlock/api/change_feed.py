@@ -133,7 +133,8 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
             condition=named("DELTA_CDC_START_VERSION_AFTER_LATEST", start=version, latest=newest.version),
         )
     if version not in times:
-        raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version)
+        gone = named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=min(times), latest=newest.version)
+        raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version, condition=gone)
     return version
 
 
@@ -163,6 +164,16 @@ def _version(bound: Bound, name: str) -> int | None:
     return arguments.number(bound, name)
 
 
+def not_recorded(version: int, first: int, last: int, table: str) -> InvalidInput:
+    """The error of a version between two others at which the feed was off."""
+    return InvalidInput(
+        f"No change data feed was recorded for version {version}: {change_feed.ENABLED} was not true then. Start with a later version",
+        table=table,
+        version=version,
+        condition=named("DELTA_MISSING_CHANGE_DATA", startVersion=first, endVersion=last, version=version, key=change_feed.ENABLED),
+    )
+
+
 def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot) -> None:
     """Raises InvalidInput where the feed was off at a version, or columns were others than those of `shown`."""
     refuse_its_columns(shown)
@@ -174,18 +185,7 @@ def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot)
         if defined and metadata == defined[-1][1]:
             continue
         if not change_feed.is_enabled(protocol, metadata):
-            raise InvalidInput(
-                f"No change data feed was recorded for version {commit.version}: {change_feed.ENABLED} was not true then. Start with a later version",
-                table=shown.table,
-                version=commit.version,
-                condition=named(
-                    "DELTA_MISSING_CHANGE_DATA",
-                    startVersion=commits[0].version,
-                    endVersion=commits[-1].version,
-                    version=commit.version,
-                    key=change_feed.ENABLED,
-                ),
-            )
+            raise not_recorded(commit.version, commits[0].version, commits[-1].version, shown.table)
         defined.append((commit.version, metadata))
     for version, metadata in (*defined[1:], *defined[:1]):  # as delta-spark has it, a change of the columns is named before those at the start
         if what := unreadable(metadata, shown):

@@ -159,11 +159,11 @@ def fit(rows: StructType, columns: StructType, table: str, *, computed: Collecti
 
 def check_names(names: Iterable[str], table: str) -> None:
     """Raises SchemaMismatch where two columns of the rows have names that differ only by case, or not at all."""
-    seen: dict[str, str] = {}
-    for name in names:
-        if (before := seen.setdefault(name.lower(), name)) is not name:
+    seen: dict[str, tuple[int, str]] = {}
+    for n, name in enumerate(names):
+        if (before := seen.setdefault(name.lower(), (n, name)))[0] != n:
             raise SchemaMismatch(
-                f"The rows have two columns that differ at most by case, {before!r} and {name!r}; rename or drop one",
+                f"The rows have two columns that differ at most by case, {before[1]!r} and {name!r}; rename or drop one",
                 table=table,
                 condition=named("DELTA_DUPLICATE_COLUMNS_FOUND.DATA", duplicateCols=name.lower()),
             )

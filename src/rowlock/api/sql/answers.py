@@ -21,7 +21,7 @@ from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.handle import Handle, by_settings_of
 from rowlock.api.sql import statements
-from rowlock.api.sql.target import is_true, open_part, write_arguments
+from rowlock.api.sql.target import Target, evolves, fitted, is_true, open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.arguments import pass_over, warn_once
@@ -161,6 +161,10 @@ def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict
     how: dict[str, Any] = (
         {"mode": "overwrite", "partition_overwrite_mode": None if arguments.get("overwrite_schema") else "static"} if mode == "Complete" else {}
     )
+    if not arguments.get("overwrite_schema"):
+        target = Target(Nodes(spark), "The stream", ("delta", path), path)
+        with contextlib.suppress(TableNotFound), by_settings_of(spark):
+            rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(arguments))
     frames.write(rows, path, partition_by=partition_by, app_id=query_and_run(spark, path)[0], app_version=int(number), **how, **arguments)
 
 

@@ -123,7 +123,7 @@ def fitted(
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
         raise SchemaMismatch(
-            f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}",
+            f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}. Leave it out, or let the write add it (mergeSchema)",
             table=target.path,
             condition=unresolved_column(missing[:1], schema.names) if listed else named("DELTA_METADATA_MISMATCH"),
         )

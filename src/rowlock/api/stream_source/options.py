@@ -22,7 +22,7 @@ _TEXTS = (
     "allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange",
 )  # fmt: skip
 _KNOWN = ("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger", *_FLAGS, *_TEXTS)
-_OTHER_NAMES = {"readchangedata": "readchangefeed", "schemalocation": "schematrackinglocation"}
+_OTHER_NAMES = {"readchangedata": "readchangefeed", "schemalocation": "schematrackinglocation", "ignorefiledeletion": "ignorechanges"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,7 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
     if version is not None and timestamp is not None:
         raise InvalidInput("Give startingVersion or startingTimestamp, not both", table=table, condition=named("DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"))
     if version is not None and version.lower() != LATEST and not version.isdecimal():
-        raise InvalidInput(
-            f"startingVersion is a version's number or latest, not {version!r}",
-            table=table,
-            condition=named("DELTA_ILLEGAL_OPTION", input=version, name="startingVersion", explain="must be greater than or equal to zero"),
-        )
+        raise _illegal("startingVersion", version, "a version's number or latest", table)
     flags = {n: _flag(options, n, table) for n in _FLAGS}
     if flags["readChangeFeed"] and (without := next((n for n in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if flags[n]), None)):
         raise InvalidInput(f"{without} has no effect with readChangeFeed, which reads every change: leave it out", table=table)
@@ -105,18 +101,23 @@ def _flag(options: Mapping[str, str], name: str, table: str) -> bool | None:
     if value is None:
         return None
     if value.lower() not in ("true", "false"):
-        raise InvalidInput(f"{name} is true or false, not {value!r}", table=table)
+        raise _illegal(name, value, "true or false", table)
     return value.lower() == "true"
 
 
 def _positive(text: str, name: str, table: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidInput(f"{name} is a number of files, 1 or more, not {text!r}", table=table)
+        raise _illegal(name, text, "a number of files, 1 or more", table)
     return int(text)
 
 
 def _bytes(text: str, table: str) -> int:
     found = _BYTES.match(text.strip().lower())
     if found is None or int(found[1]) < 1:
-        raise InvalidInput(f"maxBytesPerTrigger is a size such as 500m or 10g, in bytes where it has no unit, not {text!r}", table=table)
+        raise _illegal("maxBytesPerTrigger", text, "a size such as 500m or 10g, in bytes where it has no unit", table)
     return int(found[1]) << (10 * " kmgtp".index(found[2] or " "))
+
+
+def _illegal(name: str, value: str, what: str, table: str) -> InvalidInput:
+    condition = named("DELTA_ILLEGAL_OPTION", input=value, name=name, explain=f"must be {what}")
+    return InvalidInput(f"{name} is {what}, not {value!r}", table=table, condition=condition)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from rowlock.api.change_feed import writes_columns_anew
+from rowlock.api.change_feed import not_recorded, writes_columns_anew
 from rowlock.api.schema_compatibility import changed, unreadable
 from rowlock.api.stream_source.options import StreamOptions
 from rowlock.conditions import named
@@ -270,24 +270,23 @@ class Walk:
     def _check_columns(self, metadata: Metadata, version: int) -> None:
         shown = self._shown
         if self._options.read_change_feed and not change_feed.is_enabled(shown.protocol, metadata):
-            raise InvalidInput(
-                f"No change data feed was recorded for version {version}: {change_feed.ENABLED} was not true then. Start with a later version",
-                table=shown.table,
-                version=version,
-            )
+            raise not_recorded(version, version, max(version, shown.version), shown.table)
         if self.changes is not None:
             return
+        condition = "DELTA_SCHEMA_CHANGED_WITH_VERSION"
         if version > shown.version:
             what, how = changed(metadata, shown), "Start the query again from a new DataFrame, which has the new columns; where it stops again, start"
         else:
             what, how = unreadable(metadata, shown), "Start the query"
+            if column_mapping.is_mapped(shown.metadata.configuration):
+                condition = "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE_USE_SCHEMA_LOG"
         if what is not None:
             raise InvalidInput(
                 f"Version {version} {what}; the stream reads with the columns of version {shown.version}. {how} with another checkpoint (and startingVersion "
                 f"after {version}, where its rows are not wanted again), or with schemaTrackingLocation, which follows such changes",
                 table=shown.table,
                 version=version,
-                condition=named("DELTA_SCHEMA_CHANGED_WITH_VERSION"),
+                condition=named(condition),
             )
 
 

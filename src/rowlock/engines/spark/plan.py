@@ -167,13 +167,13 @@ class Planner(Reader):
             append = append_statement(self.evaluator, snapshot, frame, max_records=max_records)
             partitions = condition_of(partitions_of(append.payload, snapshot), snapshot)
             return [*self.delete(snapshot, partitions, alias)[0], append], parameters | {"isDynamicPartitionOverwrite": True}
-        by_partitions = what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled")
-        if what.where is not None and by_partitions:
+        if by_partitions := what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled"):
             self._check_partition_condition(snapshot, what.where)
         (delete,), _ = self.delete(snapshot, what.where, alias)
         checks = what.where is not None and (by_partitions or settings().flag("replaceWhere.constraintCheck.enabled"))
         append = append_statement(self.evaluator, snapshot, frame, must_meet=delete if checks else None, max_records=max_records)
-        return [delete, append], parameters | ({} if what.where is None else {"predicate": str(what.where)})
+        text = what.where if what.where is None or isinstance(what.where, str) else delete.parameters["predicate"][0]  # a Column has no text of its own
+        return [delete, append], parameters | ({} if text is None else {"predicate": text})
 
     def matching(self, snapshot: Snapshot, df: DataFrame, what: Matching, pinned: list[Source], max_records: int | None) -> Planned:
         """A MERGE that deletes the rows that a new row matches, an append of all new rows over the same reading of them, and their parameters.

@@ -18,6 +18,11 @@ def test_names_are_written_in_any_case() -> None:
     assert said == StreamOptions(starting_version=3, max_files=5, skip_change_commits=True, ignore_deletes=True, ignore_changes=True)
 
 
+def test_the_old_name_of_ignoreChanges() -> None:
+    """delta-spark takes it, too."""
+    assert parse({"ignoreFileDeletion": "true"}, "/t").ignore_changes
+
+
 def test_where_a_stream_begins() -> None:
     assert parse({"startingVersion": "Latest"}, "/t").starting_version == LATEST
     assert parse({"startingTimestamp": "2026-01-01"}, "/t").starting_timestamp == "2026-01-01"
@@ -55,8 +60,9 @@ def test_the_change_feed_under_both_names() -> None:
     ],
 )
 def test_values_that_are_none(name: str, value: str) -> None:
-    with pytest.raises(InvalidInput, match=name):
+    with pytest.raises(InvalidInput, match=name) as raised:
         parse({name: value}, "/t")
+    assert raised.value.condition is not None and raised.value.condition.name == "DELTA_ILLEGAL_OPTION", "as delta-spark calls it"
 
 
 @pytest.mark.parametrize("name", ["versionAsOf", "timestampAsOf", "ignoreDelete", "fs.s3a.access.key"])

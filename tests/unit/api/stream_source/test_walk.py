@@ -234,5 +234,5 @@ def test_versions_without_the_change_feed_are_refused() -> None:
     made = Made(file("a"))
     walk = made.walk(read_change_feed=True)
     made.commit(metadata=replace(TABLE, configuration={}))
-    with pytest.raises(InvalidInput, match=r"No change data feed was recorded for version 1: delta\.enableChangeDataFeed"):
+    with pytest.raises(InvalidInput, match=r"DELTA_MISSING_CHANGE_DATA\] No change data feed was recorded for version 1: delta\.enableChangeDataFeed"):
         list(walk.pieces(Position(1), made.version))

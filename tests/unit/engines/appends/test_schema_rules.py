@@ -358,6 +358,7 @@ def test_what_no_new_table_may_have(tmp_path) -> None:
     path = str(tmp_path / "new")
     for bad, options, error, message in (
         (pa.table([ID, ID], names=["a", "A"]), {}, SchemaMismatch, "differ"),
+        (pa.table([ID, ID], names=["a", "a"]), {}, SchemaMismatch, "differ"),
         (pa.table([ID], names=["a b"]), {}, SchemaMismatch, "a b"),
         (pa.table({"a": ID}), {"partition_by": "a"}, SchemaMismatch, "not a partition column"),
         (pa.table({"a": ID, "b": MUST}), {"partition_by": "b"}, SchemaMismatch, "partition"),
