@@ -110,7 +110,7 @@ def _put(what: Proposal) -> Over | None:
         what.write()
     what.phase("written")
     head = what.head
-    version = 0 if head is None else head.version + 1
+    version = head.version + 1
     what.phase("before_put")
     try:
         with what.watch.time("put"):
@@ -124,11 +124,12 @@ def _put(what: Proposal) -> Over | None:
 def _after_commit(what: Proposal, version: int) -> None:
     """Refreshes the shared snapshot, writes what the table keeps beside its log and deletes the expired log after a checkpoint; none of them can fail the commit (I10)."""
     what.phase("committed")
-    if what.head is None:
-        if what.state.known is None:
+    if version == 0:
+        asked = what.head.properties
+        if what.state.known is None and not (asked.writes_checksums or asked.writes_manifests):
             return  # who uses the new table next reads it
         what.state.ask_again()  # what is known may be of a table that was here before
-    if (newest := write_beside(what.state, version)) is None:
+    if (newest := _write_beside(what.state, version)) is None:
         return
     try:
         clean_up(what.state.store, newest)
@@ -136,7 +137,7 @@ def _after_commit(what: Proposal, version: int) -> None:
         logger.warning("the log of %s could not be cleaned up and will be after the next checkpoint: %s", newest.table, e)
 
 
-def write_beside(state: SharedState, version: int) -> Snapshot | None:
+def _write_beside(state: SharedState, version: int) -> Snapshot | None:
     """Writes the checksum, the manifests and the checkpoint that the table's properties ask for after a version; returns the newest snapshot if it has a new checkpoint.  Raises nothing."""
     try:
         newest = state.newest(settled=False)

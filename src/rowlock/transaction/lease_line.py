@@ -92,7 +92,7 @@ def registers_of(state: SharedState, snapshot: Snapshot) -> Registers:
 def turn_of(what: Committing) -> Iterator[TurnRequest | None]:
     """A context manager for the commit's turn request, which the commit loop asks before each put; it ends with the block.  None without turns."""
     state, snapshot = what.state, what.read
-    if snapshot is None or not what.options.takes_turns:
+    if not what.options.takes_turns:
         yield None
         return
     turns: Turns = state.shared(f"turns {snapshot.properties.lock_provider}", lambda: Turns(lambda: registers_of(state, snapshot)))
@@ -161,7 +161,6 @@ class LeaseLine:
         that no two transactions wait for each other.
         """
         options, read = txn.options, txn.read
-        assert read is not None, "only where there is a table can be waited for"
         if options.lock == "none":
             return False
         wanted = scopes_under(str(options.lock), statements, read, reads_table, lambda: advisor(self._state, statements))

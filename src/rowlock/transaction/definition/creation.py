@@ -23,9 +23,9 @@ from rowlock.protocol.commits import serialize_commit, with_commit_timestamp
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.feature_removal import with_properties
-from rowlock.protocol.properties import CHECKSUMS, MANIFESTS, TableProperties, is_true, no_manifests, validate_properties, validate_together
+from rowlock.protocol.properties import MANIFESTS, TableProperties, is_true, no_manifests, validate_properties, validate_together
 from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
-from rowlock.transaction.commit import commit, write_beside
+from rowlock.transaction.commit import commit
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.call import settings
@@ -115,11 +115,11 @@ class NewTable(Single):
     """Version 0 of a table; `actions` are those of `serialize_commit`, `info` is its commitInfo."""
 
     options = Options(lane=False)  # there is no table yet that others could wait for
-    read = head = None
 
     def __init__(self, state: SharedState, info: dict[str, Any], actions: dict[str, Any], metrics: dict[str, int]) -> None:
         super().__init__(state, -1, info["txnId"])
         self.operation, self._info, self._actions, self._metrics = info["operation"], info, actions, metrics
+        self.read = self.head = replace(draft_snapshot(actions["metadata"], state.store.root), protocol=actions["protocol"])
 
     def look(self, *, in_lane: bool) -> None:
         """Raises TableExists where another writer took version 0."""
@@ -287,10 +287,7 @@ def create_from(
         commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=append_metrics(adds)), metadata.configuration, None
     )
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
-    receipt = commit(NewTable(state, info, actions, append_metrics(adds)))
-    if is_true(metadata.configuration, MANIFESTS) or is_true(metadata.configuration, CHECKSUMS):
-        write_beside(state, 0)
-    return receipt
+    return commit(NewTable(state, info, actions, append_metrics(adds)))
 
 
 def change_metadata(

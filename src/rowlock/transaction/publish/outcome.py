@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 TRIES = 10
 
 
-def put(state: SharedState, head: Snapshot | None, make: Callable[[], bytes], txn_id: str) -> bool:
-    """Puts a commit as the version after `head` (None: as version 0 of a new table); returns whether it won.
+def put(state: SharedState, head: Snapshot, make: Callable[[], bytes], txn_id: str) -> bool:
+    """Puts a commit as the version after `head`; returns whether it won.
 
     `make` builds the commit's bytes, with the same txnId each time; it is called again while the version stays absent.
     Raises what `landed` raises, and StorageError if the store refuses the first put for good.
     """
-    version = 0 if head is None else head.version + 1
+    version = head.version + 1
     data = make()
     outcome = state.log.put(version, data)
     won = landed(state.log, version, make, txn_id, outcome, head)

@@ -31,8 +31,8 @@ class Committing(Protocol):
     @property
     def read_version(self) -> int: ...
     @property
-    def read(self) -> Snapshot | None:
-        """The snapshot of the log that was read last; None where there is no table yet."""
+    def read(self) -> Snapshot:
+        """The snapshot of the log that was read last."""
 
     @property
     def watch(self) -> Stopwatch: ...
@@ -53,8 +53,8 @@ class Proposal(Committing, Protocol):
     """A commit that wants to become the next version of a table."""
 
     @property
-    def head(self) -> Snapshot | None:
-        """The snapshot that its commit follows, under the metadata that it brings; None for the first version of a table."""
+    def head(self) -> Snapshot:
+        """The snapshot that its commit follows, under the metadata that it brings; for a new table a draft of it, of version -1."""
 
     @property
     def attempts(self) -> int:

@@ -17,8 +17,10 @@ from rowlock.api.append import opened
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused, TableExists
 from rowlock.limits import limited
+from rowlock.log.checksums import differences
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
+from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField
@@ -85,6 +87,14 @@ def test_a_clone_of_a_clone(source: str, tmp_path: Path) -> None:
     rowlock.append(first, pa.table({"k": [9], "p": ["q"]}))
     clone(first, second)
     assert rows(second) == rows(first) and len(rows(second)) == 3
+
+
+def test_a_clone_whose_properties_ask_for_checksums_has_one_of_its_first_version(source: str, tmp_path: Path) -> None:
+    """I10: only CREATE TABLE and CTAS wrote one."""
+    target = str(tmp_path / "target")
+    clone(source, target, **{"rowlock.checksums": "true"})
+    log = opened(target).log
+    assert differences(log.store.get(names.checksum_key(0)), log.latest()) == []
 
 
 def test_vacuum_of_a_clone_deletes_nothing_of_its_source(source: str, tmp_path: Path) -> None:
