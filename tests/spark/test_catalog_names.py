@@ -181,6 +181,9 @@ def test_a_table_that_is_there_is_given_a_name(spark, tmp_path, name):
             builder(DeltaTable.create, spark, name, "id int").location(path).execute()
         with pytest.raises(SchemaMismatch, match="partitioned by nothing"):
             builder(DeltaTable.createIfNotExists, spark, name).partitionedBy("v").location(path).execute()
+        for described in (builder(DeltaTable.create, spark, name), DeltaTable.createIfNotExists(spark).tableName(name)):
+            with pytest.raises(SchemaMismatch, match="clustered by nothing"):
+                described.clusterBy("v").location(path).execute()
         with pytest.raises(TableNotFound):
             DeltaTable.forName(spark, name)
         builder(DeltaTable.create, spark, name).location(path).execute()

@@ -97,6 +97,24 @@ def test_hidden_files_and_files_of_other_names(spark, table_path):
     assert rows(table.toDF()) == delta_rows(spark, table_path) == [(0,), (1,), (2,), (7,)]
 
 
+def test_partitions_by_columns_with_names_that_hadoop_hides(spark, table_path):
+    """I5: no row of them is left out."""
+    spark.range(4).selectExpr("id", "id % 2 as _p", "id % 2 as `.q`").write.partitionBy("_p", ".q").parquet(table_path)
+    assert rows(convert(spark, table_path, "_p long, `.q` long").toDF()) == delta_rows(spark, table_path) == [(i, i % 2, i % 2) for i in range(4)]
+
+
+def test_columns_of_files_that_are_there_get_no_ids(spark, table_path):
+    """I5: the files hold the columns by their names alone, so that under other names and ids every value would be null."""
+    spark.range(2).write.parquet(table_path)
+    spark.conf.set("spark.databricks.delta.properties.defaults.columnMapping.mode", "name")
+    try:
+        with pytest.raises(InvalidInput, match="columns have no ids"):
+            convert(spark, table_path)
+    finally:
+        spark.conf.unset("spark.databricks.delta.properties.defaults.columnMapping.mode")
+    assert not os.path.exists(f"{table_path}/_delta_log")
+
+
 @pytest.mark.no_peers("deltalake and DuckDB know nothing of the calendar that Spark's older files are in")
 def test_bounds_are_taken_only_where_the_calendar_is_known(spark, table_path, tmp_path):
     """A file for older readers counts old days otherwise than it says them."""

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
+from rowlock.exceptions import InvalidInput, NameTaken, SchemaMismatch, StatementRefused
 from spark.support import delta_spark_rows, make, read, rows, unchanged, winner
 from support.peers import delta_spark_reads_here
 
@@ -161,6 +161,24 @@ def test_a_folder_of_parquet_files_is_cloned(spark: SparkSession, table_path: st
         with pytest.raises(error):
             rowlock.sql(spark, f"CREATE TABLE delta.`{tmp_path}/none` SHALLOW CLONE {source}")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_clone_takes_no_folder_and_no_name_of_others(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
+    """I5: VACUUM of the clone would delete what else lies in its folder."""
+    make(spark, table_path, [(1,)], "id int")
+    held, source = tmp_path / "held", f"SHALLOW CLONE delta.`{table_path}`"
+    spark.range(1).write.parquet(str(held))
+    spark.sql(f"CREATE TABLE held_by_parquet USING parquet LOCATION '{held}'")
+    try:
+        with pytest.raises(NameTaken, match="not empty"):
+            rowlock.sql(spark, f"CREATE TABLE delta.`{held}` {source}")
+        with pytest.raises(InvalidInput, match="leave one of them out"):
+            rowlock.sql(spark, f"CREATE TABLE delta.`{tmp_path}/a` {source} LOCATION '{tmp_path}/b'")
+        rowlock.sql(spark, f"CREATE TABLE IF NOT EXISTS held_by_parquet {source}")
+        assert spark.table("held_by_parquet").count() == 1
+    finally:
+        spark.sql("DROP TABLE held_by_parquet")
+    assert [p.parent.name for p in tmp_path.rglob("_delta_log")] == [Path(table_path).name]
 
 
 @pytest.mark.soak("a clone of a folder stays", ci=True)

@@ -24,6 +24,7 @@ from rowlock.exceptions import InvalidInput, TableExists, UnsupportedFeature
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.paths import FORMATS, is_absolute, location
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import dotted
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import shallow_clone
@@ -75,7 +76,7 @@ def _convert(handle: Handle, partitions: StructType, listed: ParquetTable | None
         found = parquet_files(handle, partitions, listed, statistics=statistics)
         metadata, adds = found.metadata, tuple(found.files.adds())
         how = {"numFiles": len(adds), "partitionedBy": list(metadata.partition_columns), "collectStats": statistics, "sourceFormat": "parquet"}
-        creation.create_from(handle.state, metadata, operation="CONVERT", parameters={**parameters, **how}, adds=adds)
+        creation.create_from(handle.state, metadata, operation="CONVERT", parameters={**parameters, **how}, adds=adds, metrics={"numConvertedFiles": len(adds)})
 
 
 def parquet_files(handle: Handle, partitions: StructType, listed: ParquetTable | None = None, *, statistics: bool = True) -> Snapshot:
@@ -87,6 +88,9 @@ def parquet_files(handle: Handle, partitions: StructType, listed: ParquetTable |
     properties, comment = (listed.properties, listed.comment) if listed is not None else ({}, None)
     metadata = creation.new_metadata(found.columns.json(), partitions.names, properties, description=comment, table=handle.path)
     creation.check_new_table(metadata, handle.path)
+    if (mode := column_mapping_mode(metadata.configuration)) != "none":
+        text = f"delta.columnMapping.mode = {mode} cannot be given to files that are there, whose columns have no ids: leave it out, and set it afterwards"
+        raise InvalidInput(text, table=handle.path, condition=named("DELTA_CONVERSION_UNSUPPORTED_COLUMN_MAPPING"))
     draft = creation.draft_snapshot(metadata, handle.path)
     return replace(draft, files=LiveFiles.of_adds(found.adds(draft)))
 
@@ -102,6 +106,7 @@ def clone_to(place: Place, source: Snapshot, *, name: str, replaces: bool, prope
         there = named("DELTA_TABLE_ALREADY_EXISTS", tableName=str(place.name)) if place.listed else None
         raise TableExists("There is a table already: a clone makes a new one; name another place", table=place.handle.path, condition=there)
     place.check("createOrReplace" if replaces else "create")
+    place.check_empty()
     count = ArrowEngine(place.handle.state.store).count
     with place.handle.commits("clone"):
         receipts.last = shallow_clone(source, place.handle.state, properties, name=name, replaces=replaces, count=count)

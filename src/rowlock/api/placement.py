@@ -17,7 +17,7 @@ from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
 from rowlock.protocol.paths import path_in_name, path_of
-from rowlock.protocol.schema import column_path, dotted
+from rowlock.protocol.schema import column_path, dotted, quote
 from rowlock.storage.open import check_is_folder, open_store
 
 CreateMode = Literal["create", "createIfNotExists", "replace", "createOrReplace"]
@@ -78,9 +78,14 @@ class Place:
                 )
         if self.managed and not self.listed and self.has_log and self.name is not None and (others := self.name.others_of(self.handle.path)):
             raise NameTaken(f"The folder that {self.name} would have is that of {others[0]}, which was renamed: say another location()", table=self.handle.path)
-        if self.managed and not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
+        if self.managed:
+            self.check_empty()
+
+    def check_empty(self) -> None:
+        """Raises NameTaken where there is no table in the folder but something else, which VACUUM would delete."""
+        if not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
             raise NameTaken(
-                f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location()",
+                f"The folder that {self.name or 'the table'} would have is not empty: it holds {held.key}; say another location()",
                 table=self.handle.path,
                 condition=named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"),
             )
@@ -119,7 +124,9 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
 def place_named(spark: SparkSession, parts: Sequence[str], location: str | None) -> Place:
     """The place that the parts of a name in a statement say, and the location beside it.  Raises as `place_of`."""
     path = path_of(parts)
-    return place_of(spark, dotted(parts), location) if path is None else place_of(spark, None, path)
+    if path is None:
+        return place_of(spark, dotted(parts), location)
+    return place_of(spark, None, path) if location is None else place_of(spark, f"delta.{quote(path)}", location)
 
 
 def is_elsewhere(location: str, folder: str) -> bool:

@@ -17,7 +17,7 @@ from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructF
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, identity_metadata
-from rowlock.protocol.schema import ColumnPath, check_enforceable, parse_schema
+from rowlock.protocol.schema import ColumnPath, check_enforceable, column_name, parse_schema
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.creation import named_columns
@@ -345,9 +345,7 @@ class DeltaTableBuilder:
             raise InvalidInput(
                 f"There is a table already whose property {other[0]} is another: leave it out, or set it by ALTER TABLE", table=handle.path, condition=condition
             )
-        if not self._fields:
-            return
-        if not same_shape(delta_schema(StructType(self._fields)), delta_schema(table_schema(head))):
+        if self._fields and not same_shape(delta_schema(StructType(self._fields)), delta_schema(table_schema(head))):
             raise SchemaMismatch(
                 f"There is a table already whose columns are others: {table_schema(head).simpleString()}",
                 table=handle.path,
@@ -359,11 +357,17 @@ class DeltaTableBuilder:
                     schemaDifferences="",
                 ),
             )
-        if [c.lower() for c in self._partitions] != [c.lower() for c in head.partition_columns]:
+        if (self._fields or self._partitions) and [c.lower() for c in self._partitions] != [c.lower() for c in head.partition_columns]:
             raise SchemaMismatch(
                 f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'}",
                 table=handle.path,
                 condition=named("DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING"),
+            )
+        if (self._fields or self._clusters) and named_columns(head.schema, self._clusters, handle.path) != list(head.clustering_columns):
+            raise SchemaMismatch(
+                f"There is a table already that is clustered by {', '.join(map(column_name, head.clustering_columns)) or 'nothing'}",
+                table=handle.path,
+                condition=named("DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING"),
             )
 
     def _write(self, place: Place, there: bool) -> None:

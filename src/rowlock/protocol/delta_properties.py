@@ -198,7 +198,7 @@ _ALL = (
         "Columns can be renamed and dropped without writing files again. Setting it back to none, or unsetting it, writes all data files again in one commit; not where rows keep their ids",
         choices=("none", "name", "id"),
     ),
-    _effect("columnMapping.maxColumnId", "integer", "The highest id that a column was given; Rowlock sets it"),
+    _refused("columnMapping.maxColumnId", "It is the highest id that a column was given: the table sets it"),
     _effect(
         "enableVariantShredding", "boolean", "Spark's writer stores fields of variants in columns of their own; what Rowlock writes on the driver is whole"
     ),

@@ -146,8 +146,8 @@ def relative_to(root: str, full: str) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a folder or the file has a name that Hadoop hides; a partition's folder, whose name has an equals sign, is not hidden by `_`."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+    """Whether a folder or the file has a name that Hadoop hides; a partition's folder, whose name has an equals sign, is never hidden."""
+    return path.rpartition("/")[2].startswith(".") or any(part.startswith(("_", ".")) and "=" not in part for part in path.split("/"))
 
 
 @lru_cache(maxsize=8192)

@@ -19,7 +19,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.catalyst.versions import has_constraints
-from rowlock.engines.spark.frames.answers import answer, columns_of_answer, counts_frame
+from rowlock.engines.spark.frames.answers import answer, columns_of_answer, counts_frame, detail_frame
 from rowlock.engines.spark.frames.reading import files_of
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.parsing import parsed
@@ -191,7 +191,8 @@ def _run_own(target: Target, statement: OwnStatement) -> DataFrame | None:
         limit: Any = values.get("limit")
         return table.history(limit)
     if statement.kind == "DETAIL":
-        return table.detail()
+        name = None if path_of(target.parts) is not None or target.path == target.parts[-1] else str(Name(target.spark, dotted(target.parts)))
+        return detail_frame(target.spark, target.head, name)
     if statement.kind == "RESTORE":
         version: Any = values.get("version")
         return table.restoreToTimestamp(str(values["timestamp"])) if version is None else table.restoreToVersion(version)
@@ -246,8 +247,10 @@ def _clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         source, listed = _parquet(spark, values["source"])
     else:
         source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(values["source"]))
+    if values["mode"] == "createIfNotExists" and path_of(statement.table) is None and Name(spark, dotted(statement.table)).entry() is not None:
+        return counts_frame(spark, "CLONE", {})
     place = place_named(spark, statement.table, values.get("location"))
-    if values["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
+    if values["mode"] == "createIfNotExists" and place.name is None and place.has_log:
         return counts_frame(spark, "CLONE", {})
     receipts = Receipts()
     if parquet and ("timestamp" in values or "version" in values or source.state.log.exists()):

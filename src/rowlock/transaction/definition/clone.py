@@ -108,7 +108,7 @@ def _nested(inner: str, outer: str, table: str) -> InvalidInput:
 def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Metadata:
     if foreign := sorted(k for k, v in properties.items() if (k in OF_ONE_TABLE or is_constraint(k)) and source.metadata.configuration.get(k) != v):
         raise InvalidInput(f"{foreign[0]} cannot be given to a clone: leave it out; a constraint is added afterwards, by addConstraint", table=table)
-    properties = {k: v for k, v in properties.items() if k not in OF_ONE_TABLE}
+    properties = {k: v for k, v in properties.items() if k not in OF_ONE_TABLE and source.metadata.configuration.get(k) != v}
     check_properties(properties, table)
     configuration = {k: v for k, v in source.metadata.configuration.items() if k not in OF_ONE_TABLE} | dict(properties)
     validate_together(configuration, table, given=properties)

@@ -276,18 +276,18 @@ def create_from(
     cluster_by: Sequence[ColumnPath] = (),
     adds: Sequence[AddFile] = (),
     app: SetTransaction | None = None,
+    metrics: dict[str, int] | None = None,
 ) -> Receipt:
-    """Creates a table from checked metadata and data files that are written already.  Raises TableExists."""
+    """Creates a table from checked metadata and data files that are written already; `metrics` are those of an append by default.  Raises TableExists."""
+    metrics = append_metrics(adds) if metrics is None else metrics
     protocol, metadata = protocol_for(metadata, clustered=bool(cluster_by)), stored(metadata)
     clustered = clustering_by(metadata, cluster_by, state.store.root)
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
     domains = marks if clustered is None else (clustered, *marks)
     txn_id = clock.new_id()
-    info = with_commit_timestamp(
-        commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=append_metrics(adds)), metadata.configuration, None
-    )
+    info = with_commit_timestamp(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=metrics), metadata.configuration, None)
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
-    return commit(NewTable(state, info, actions, append_metrics(adds)))
+    return commit(NewTable(state, info, actions, metrics))
 
 
 def change_metadata(
@@ -354,9 +354,9 @@ def refuse_uncounted(file: AddFile) -> int:
 
 
 def unset_properties(state: SharedState, keys: Sequence[str]) -> Receipt:
-    """Removes table properties; names that are not set are passed over.  Raises InvalidInput for those by which rows keep their ids."""
-    if fixed := [k for k in keys if k in (row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)]:
-        raise InvalidInput(f"Property {fixed[0]} cannot be unset: it names the column in which rewritten rows keep their ids", table=state.store.root)
+    """Removes table properties; names that are not set are passed over.  Raises InvalidInput for those by which rows and columns keep their ids."""
+    if fixed := [k for k in keys if k in (row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN, column_mapping.MAX_ID)]:
+        raise InvalidInput(f"Property {fixed[0]} cannot be unset: by it rows or columns keep their ids", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
         after = with_properties(head.metadata, dict.fromkeys(keys))

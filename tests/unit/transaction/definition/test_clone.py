@@ -164,7 +164,15 @@ def test_on_s3(minio: Any) -> None:
     assert b'"path":"s3a://' in opened(target, options).store.get("_delta_log/00000000000000000000.json")
 
 
-@pytest.mark.parametrize("name", ["delta.rowTracking.materializedRowIdColumnName", "delta.inCommitTimestampEnablementVersion", "delta.constraints.positive"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "delta.rowTracking.materializedRowIdColumnName",
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.columnMapping.maxColumnId",
+        "delta.constraints.positive",
+    ],
+)
 def test_what_follows_from_the_rows_cannot_be_given(source: str, tmp_path: Path, name: str) -> None:
     """I5, I6: names of columns that hold ids, versions and constraints are those of the source's rows, not properties of a caller's."""
     with pytest.raises(InvalidInput, match=name.rpartition(".")[2]):

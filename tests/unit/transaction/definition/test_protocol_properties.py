@@ -68,6 +68,15 @@ def test_versions_that_do_not_exist(tmp_path: Path, name: str, value: str) -> No
     assert versions(state) == (1, 2)
 
 
+def test_the_highest_id_of_a_column_is_the_tables_own(tmp_path: Path) -> None:
+    """I5: an id that is given twice shows the values of a dropped column in a new one."""
+    state = made(tmp_path / "t", **{"columnMapping.mode": "name"})
+    for change in (lambda n: creation.set_properties(state, {n: "0"}), lambda n: creation.unset_properties(state, [n])):
+        with pytest.raises(InvalidInput, match="maxColumnId"):
+            change("delta.columnMapping.maxColumnId")
+    assert state.refresh().version == 0
+
+
 def test_a_comment_among_the_properties_is_the_description(tmp_path: Path) -> None:
     """As delta-spark has it, when a table is made and later."""
     rowlock.append(str(tmp_path / "t"), ROWS, properties={"comment": "made", "mine": "1"})

@@ -23,7 +23,7 @@ from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.clustering import cube_of
 from rowlock.protocol.features import all_features
 from rowlock.protocol.paths import location
-from rowlock.protocol.schema import ColumnPath
+from rowlock.protocol.schema import ColumnPath, column_name
 from rowlock.transaction.state.receipt import Rewritten
 
 _TEXT, _MAP = StringType(), MapType(StringType(), StringType())
@@ -72,7 +72,7 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
 def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
     """One row that describes the table at the snapshot; `name` is its name in the catalog."""
     m = snapshot.metadata
-    clustering = [".".join(c) for c in snapshot.clustering_columns]
+    clustering = [column_name(c) for c in snapshot.clustering_columns]
     features = sorted(all_features(snapshot.protocol))
     row = (
         "delta", m.id, name or m.name, m.description, location(snapshot.table), display.utc(m.created_time_ms), display.utc(snapshot.timestamp_ms), list(m.partition_columns), clustering,
