@@ -21,6 +21,7 @@ FORMS = {
     "an insert of some": lambda m: m.whenNotMatchedInsert(values={"id": "s.id", "more": "s.more"}),
     "nothing is added": lambda m: m.whenMatchedDelete().whenNotMatchedInsert(values={"id": "s.id", "v": "'n'"}),
     "by source": lambda m: m.whenMatchedUpdateAll().whenNotMatchedBySourceUpdate(set={"v": "'gone'"}),
+    "a condition on a new column": lambda m: m.whenMatchedUpdateAll("more = 'x'").whenNotMatchedInsertAll("extra > 20"),
 }
 
 
@@ -48,7 +49,9 @@ def test_as_delta_spark_does_it(spark, table_path, tmp_path, name):
 def test_on_every_route(spark, table_path, monkeypatch, route):
     table = make(spark, table_path, [(n, "v") for n in range(12)], "id int, v string", files=2)
     take_route(monkeypatch, route)
-    table.alias("t").merge(source(spark).alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().withSchemaEvolution().execute()
+    table.alias("t").merge(source(spark).alias("s"), "t.id = s.id").whenMatchedUpdateAll(
+        "more >= 'x'"
+    ).whenNotMatchedInsertAll().withSchemaEvolution().execute()
     assert [r for r in delta_rows(spark, table_path) if r[2] is not None] == [(1, "v", 10, "x"), (4, "v", 40, "y")]
 
 

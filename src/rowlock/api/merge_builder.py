@@ -19,6 +19,7 @@ from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
+from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.transaction import Planned
 
@@ -287,19 +288,20 @@ class DeltaMergeBuilder:
             return self._executed(self._evolves or settings().flag("schema.autoMerge.enabled"), pinned)
 
     def _executed(self, evolves: bool, pinned: list[Any]) -> DataFrame:
-        clauses = self._clauses.evolving() if evolves else self._clauses
+        clauses, new = self._clauses.evolving() if evolves else self._clauses, set[str]()
 
         def wider(snapshot: Snapshot) -> Metadata:
             found = widened_metadata(snapshot, clauses.columns_set(self._source, self._alias)) if evolves else snapshot.metadata
             if found is not snapshot.metadata:
                 self._handle.planner.check_columns_of_now(snapshot, self._source, self._condition, clauses, self._alias)
+                new.update(name for name in parse_schema(found.schema_string).names if snapshot.schema.find(name) is None)
             return found
 
         def plan(planner: Planner, snapshot: Snapshot) -> Planned:
             if self._runner is not self._handle and wider(snapshot) is not snapshot.metadata:
                 text = "A MERGE that adds columns is a transaction of its own in this version: run it outside of the block, or add the columns first"
                 raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
-            return planner.merge(snapshot, self._source, self._condition, clauses, self._alias, pinned)
+            return planner.merge(snapshot, self._source, self._condition, clauses, self._alias, pinned, new)
 
         self._receipts.last = receipt = self._runner.run("MERGE", plan, **({"metadata": wider} if evolves and self._runner is self._handle else {}))
         counts = [receipt.metrics.get(f"numTargetRows{kind}", 0) for kind in ("Updated", "Deleted", "Inserted")]

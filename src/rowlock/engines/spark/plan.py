@@ -9,7 +9,7 @@ the rows that a new row matches, and the append, over one reading of the new row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,9 +142,11 @@ class Planner(Reader):
         plan = RowPlan(kind, target.relation, resolved, session, everything, reads, columns, row_mask(plain))
         return Statement(kind, plan, reads, parameters={"predicate": text}, source_versions=read, sets=sets)
 
-    def merge(self, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, pinned: list[Source]) -> Planned:
+    def merge(
+        self, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, pinned: list[Source], new: Collection[str] = ()
+    ) -> Planned:
         """See `merge_statement`."""
-        return _planned(merge_statement(self.evaluator, snapshot, source, on, clauses, alias, pinned))
+        return _planned(merge_statement(self.evaluator, snapshot, source, on, clauses, alias, pinned, new))
 
     @public_errors()
     def check_columns_of_now(self, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None) -> None:

@@ -166,10 +166,18 @@ class MergePlan:
 
 @public_errors()
 def merge_statement(
-    evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, pinned: list[Source]
+    evaluator: Evaluator,
+    snapshot: Snapshot,
+    source: DataFrame,
+    on: Expression,
+    clauses: Clauses,
+    alias: str | None,
+    pinned: list[Source],
+    new: Collection[str] = (),
 ) -> Statement:
     """Resolves a MERGE, then pins its source, unless an earlier try of the same statement left it in `pinned`; it is there then.
 
+    `new`: the columns that this MERGE adds to the table.  In its conditions and values their names mean the source's columns alone.
     Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.  `Clauses.check` was asked before.
     """
     root, source = evaluator.store.root, frame_of_now(source)
@@ -177,7 +185,11 @@ def merge_statement(
     session, tables, bridge = evaluator.session(variables=True), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
     given = bridge.dataframe(analyzed(source.select("*")), evaluator.spark, session)
-    resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (probe.join(given, as_column(on)), probe, given))
+    beside = probe
+    if new:
+        renamed = [a.withName(RESERVED_PREFIX + a.name()) if a.name() in new else a for a in bridge.list(analyzed(probe).output())]
+        beside = bridge.dataframe(bridge.project(bridge.seq(renamed), analyzed(probe)), evaluator.spark, session)
+    resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (beside.join(given, as_column(on)), probe, given))
     parts = _analyzed(
         [
             _Part(resolver, clauses.matched),
