@@ -54,7 +54,7 @@ def changed(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
 def test_changed_bytes_give_named_errors(target: str) -> None:
     """The same inputs each time: pyarrow 26 ends the process at a footer whose histograms of levels do not fit its schema, which `make fuzz` finds in a process of its own."""
 
-    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     @given(changed(SEEDS[target]))
     def one(data: bytes) -> None:
         run(target, data)

@@ -18,7 +18,7 @@ from rowlock_simulation.memory.statements import commit, stage
 from rowlock_simulation.serial import SerialTable, bag
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200")) // 4
-SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SETTINGS = settings(max_examples=CASES, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
 class Fail:

@@ -66,7 +66,7 @@ class Locking(InMemory):
 
 
 @given(history=histories(several_statements=True), seed=st.integers(0, 2**32), locks=st.lists(st.sampled_from(KNOBS["rowlock.lock"]), min_size=1, max_size=4))
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=CASES, suppress_health_check=list(HealthCheck), print_blob=True)
 def test_rebase_equals_serial_execution_whatever_the_locks_do(history: History, seed: int, locks: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch, clock.use(TestClock()):
         patch.setattr(turns, "AFTER", 1)

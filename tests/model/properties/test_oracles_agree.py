@@ -16,7 +16,7 @@ CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200")) // 10
 
 
 @given(history=histories(several_statements=True))
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=CASES, suppress_health_check=list(HealthCheck), print_blob=True)
 def test_the_interpreter_and_duckdb_agree(history: History) -> None:
     ours, theirs = SerialTable(COLUMNS, history.not_null), DuckdbTable(types_of(COLUMNS), history.not_null)
     transactions = [*([Append(f)] for f in history.files), *([s] for s in history.before), *([s] for r in history.rounds for s in r), list(history.program)]

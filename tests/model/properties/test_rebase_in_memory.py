@@ -17,7 +17,7 @@ from rowlock_simulation.memory.statements import operation, parameters, statemen
 from rowlock_simulation.serial import SerialTable
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "200"))
-SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SETTINGS = settings(max_examples=CASES, suppress_health_check=list(HealthCheck), print_blob=True)
 ENGINES: Sequence[dict[str, Any]] = ({}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True})
 
 

@@ -26,7 +26,7 @@ def test_rebase_equals_serial_execution(spark: Any, tmp_path: Path, cases: int) 
     from model.schedules.on_spark import OnSpark
 
     @given(history=histories(several_statements=True))
-    @settings(max_examples=cases, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(max_examples=cases, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck), print_blob=True)
     def check(history: History) -> None:
         world = OnSpark(spark, tmp_path / uuid.uuid4().hex)
 

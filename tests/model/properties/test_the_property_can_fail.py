@@ -22,7 +22,7 @@ from rowlock.transaction.state.shared import Vectors
 from rowlock_simulation.memory import data_files
 from rowlock_simulation.memory.engine import MemoryEngine
 
-SETTINGS = settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate], derandomize=True, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=1000, database=None, phases=[Phase.generate], derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 class KeepsGoneRows(MemoryEngine):

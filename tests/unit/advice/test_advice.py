@@ -243,7 +243,7 @@ touched = st.builds(
     partitioned=st.booleans(),
     properties=st.dictionaries(st.sampled_from(["rowlock.lock", "rowlock.onConflict", "rowlock.granularity"]), st.text(max_size=8)),
 )
-@settings(max_examples=CASES, deadline=None)
+@settings(max_examples=CASES)
 def test_no_history_makes_advice_raise(commits: list[tuple[Any, FileChanges]], failed: list[Any], partitioned: bool, properties: dict[str, str]) -> None:
     import io
 

@@ -43,7 +43,7 @@ def reference(history: list[tuple[list[FileKey], list[AddFile]]]) -> dict[str, A
     return live
 
 
-@settings(max_examples=CASES, deadline=None)
+@settings(max_examples=CASES)
 @given(changes, st.integers(0, 3), st.booleans())
 def test_apply_and_fold_agree_with_a_dict(drawn: list[tuple[list[tuple[str, int]], list[tuple[str, int, int]]]], overlay: int, start_as_columns: bool) -> None:
     history = [([add(p, v).key for p, v in removes], [add(*a) for a in adds]) for removes, adds in drawn]

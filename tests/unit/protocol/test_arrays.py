@@ -33,7 +33,7 @@ VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 COLUMNS = st.one_of(*(st.tuples(st.just(type_), st.lists(st.one_of(st.none(), values), max_size=20)) for type_, values in VALUES))
 
 
-@settings(max_examples=CASES, deadline=None)
+@settings(max_examples=CASES)
 @given(COLUMNS, st.integers(0, 3))
 def test_values_are_those_that_arrow_holds(column: tuple[pa.DataType, list[Any]], start: int) -> None:
     type_, values = column

@@ -126,7 +126,7 @@ def quickly(bounds: QuickBounds, predicate: Predicate, schema: StructType, size:
     return list(as_mask(may_hold(predicate, Places(lambda path: bounds.of(path, schema))), size))
 
 
-@settings(max_examples=CASES, deadline=None)
+@settings(max_examples=CASES)
 @given(st.data(), st.lists(ROW, min_size=1, max_size=5), st.booleans(), st.sets(st.sampled_from(["b", "y", "d", "s"])))
 def test_no_file_with_a_matching_row_is_skipped(data: st.DataObject, rows: list[dict[str, Any]], from_footer: bool, partitions: set[str]) -> None:
     predicate = data.draw(predicates(rows))

@@ -193,7 +193,7 @@ _records = st.dictionaries(st.sampled_from(_named), _values)
 _infos = st.builds(lambda info, ours: {**info, "rowlock": ours}, _records, _records | _values)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example([({}, 2**53 + 1)])
 @given(st.lists(st.tuples(_infos, st.integers(-10, 10**16)), max_size=6))
 def test_no_history_breaks_the_page(infos: list[tuple[dict[str, object], int]]) -> None:

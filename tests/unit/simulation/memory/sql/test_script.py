@@ -11,7 +11,7 @@ from rowlock_simulation.memory.sql.script import Append, Delete, Merge, Overwrit
 
 
 @given(script=scripts())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_round_trip(script: Script) -> None:
     assert parse(render(script)) == script
 
