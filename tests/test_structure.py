@@ -16,10 +16,10 @@ BUDGETS = {
     "advice": 1617,  # The history of a table, failed attempts and what they advise.
     "api": 8503,  # Every public call, and the statements of SQL, with the grammar of Delta's own (382); properties that a write names are checked where the table is there, too (4); a stream's rows are cast as an INSERT's (4); what clones, conversions and new names would pass over is refused (19); the columns that a MERGE adds are told to its planning (2).
     "boundary": 741,  # What crosses between transactions and engines.
-    "cli": 3064,  # The command line, its reports and the demos.
+    "cli": 3065,  # The command line, its reports and the demos.
     "conflict": 900,  # What winners did, which of it is a conflict, and the change data feed, whose tables and actions were told in protocol.
     "engines/appends": 368,  # Rows as Arrow tables, without Spark.
-    "engines/spark": 10479,  # All that runs on Spark, its planning behind one object; subqueries that name a column of the statement's rows are named as such (9); names of columns that a MERGE adds mean its source (14).
+    "engines/spark": 10495,  # All that runs on Spark, its planning behind one object; subqueries that name a column of the statement's rows are named as such (9); names of columns that a MERGE adds mean its source (30).
     "locks": 540,  # Leases and turns.
     "log": 2150,  # Snapshots out of storage, also of a table that is made again meanwhile, at any time (17); checkpoints and clean-up, also beside another process's (12).
     "maintenance": 2438,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rowlock.exceptions import InvalidInput
 from rowlock_simulation.campaign import Summary, campaign, campaign_of_processes, covered, replay_command
+from rowlock_simulation.picture import drawn
 from rowlock_simulation.plan import World
 from rowlock_simulation.plans import WORLDS, plan_of
 from rowlock_simulation.run import Result, run
@@ -31,6 +32,7 @@ class Choices:
     without: tuple[str, ...]
     smaller: bool
     processes: int = 1
+    picture: Path | None = None
 
 
 def simulate(choices: Choices, console: Console) -> bool:
@@ -93,6 +95,8 @@ def _replay(world: World, seed: int, choices: Choices, console: Console) -> bool
     if choices.trace:
         for line in (*plan.described(), *result.trace.lines()):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if choices.picture is not None:
+        choices.picture.write_text(drawn(result), encoding="utf-8")
     console.print(f"{world} {seed}: trace {result.trace_hash}, {result.points} scheduling points, {result.commits} commits", highlight=False)
     if result.violations:
         _print_violations(result, console, gone)

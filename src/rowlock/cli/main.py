@@ -100,13 +100,14 @@ def simulate(
     without: Annotated[str, typer.Option(help="With --seed: leave out these actors, actions and faults, such as a2,a1.0,f3.")] = "",
     smaller: Annotated[bool, typer.Option("--smaller", help="Also search for a smaller schedule that fails.")] = False,
     processes: Annotated[int, typer.Option(help="How many processes share the seeds; one for each core is the fastest.", min=1)] = 1,
+    picture: Annotated[Path | None, typer.Option(help="With --seed: draw the schedule into this file, as SVG.")] = None,
 ) -> bool:
     """Run the real code in simulated worlds, where a seed decides the schedule and the faults. Exit code 1 if an invariant was violated."""
     _needs_checkout("rowlock_simulation")
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
     from rowlock_simulation.command import Choices, simulate as run
 
-    return run(Choices(world, seed, seeds, minutes, results, trace, names(without), smaller, processes), Console())
+    return run(Choices(world, seed, seeds, minutes, results, trace, names(without), smaller, processes, picture), Console())
 
 
 @command()

@@ -185,11 +185,8 @@ def merge_statement(
     session, tables, bridge = evaluator.session(variables=True), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
     given = bridge.dataframe(analyzed(source.select("*")), evaluator.spark, session)
-    beside = probe
-    if new:
-        renamed = [a.withName(RESERVED_PREFIX + a.name()) if a.name() in new else a for a in bridge.list(analyzed(probe).output())]
-        beside = bridge.dataframe(bridge.project(bridge.seq(renamed), analyzed(probe)), evaluator.spark, session)
-    resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (beside.join(given, as_column(on)), probe, given))
+    pair = _without_names(probe, new, evaluator, session).join(given, as_column(on))
+    resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (pair, probe, given))
     parts = _analyzed(
         [
             _Part(resolver, clauses.matched),
@@ -200,9 +197,7 @@ def merge_statement(
         alias,
         source,
     )
-    join = parts[0][1].child().child() if parts[0][0].draws else parts[0][1].child()
-    if class_name(join) != "Join":
-        raise InvalidInput("The ON condition of MERGE must compare one target row with one source row", table=root)
+    join = _join_of(*parts[0], root)
     left, right = [*bridge.list(join.left().output()), *tables.address], [*bridge.list(join.right().output()), tables.source_row]
     condition = join.condition().get()
     resolver.check(condition)
@@ -210,11 +205,7 @@ def merge_statement(
         [c.resolved(tables, alias, root, source) for c in group] for group in (clauses.matched, clauses.not_matched_by_source, clauses.not_matched)
     )
     numbered = numbered_by(tables, (*matched, *by_source), inserting, snapshot)
-    read = versions_read(evaluator, source, snapshot.version)
-    if read or not pinned:
-        pinned.append(pin(evaluator, source))
-    held = pinned[-1]
-    read += versions_read(evaluator, source, snapshot.version) if read else ()
+    held, read = _pinned(evaluator, snapshot, source, pinned)
     read += tuple(version for frame in clauses.values_from for version in versions_read(evaluator, frame, snapshot.version))
     target = Relation.of(bridge, left, tables.relation.schema)
     alone = parts[1][0].resolved(parts[1][1], beside=tables.address) if clauses.not_matched_by_source else None
@@ -239,6 +230,31 @@ def merge_statement(
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
     return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=held.num_rows)
+
+
+def _join_of(resolver: Resolver, pairs: JavaObject, root: str) -> JavaObject:
+    """The Join below the outputs of the pairs.  Raises InvalidInput."""
+    join = pairs.child().child() if resolver.draws else pairs.child()
+    if class_name(join) != "Join":
+        raise InvalidInput("The ON condition of MERGE must compare one target row with one source row", table=root)
+    return join
+
+
+def _pinned(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, pinned: list[Source]) -> tuple[Source, tuple[int, ...]]:
+    """(the source as it is read, the versions of the table that it reads): one that reads the table is pinned anew, another once."""
+    read = versions_read(evaluator, source, snapshot.version)
+    if read or not pinned:
+        pinned.append(pin(evaluator, source))
+    return pinned[-1], read + (versions_read(evaluator, source, snapshot.version) if read else ())
+
+
+def _without_names(probe: DataFrame, names: Collection[str], evaluator: Evaluator, session: JavaObject) -> DataFrame:
+    """The frame with reserved names in place of these, so that a condition beside another frame means the other's columns by them."""
+    if not names:
+        return probe
+    bridge, plan = evaluator.bridge, analyzed(probe)
+    renamed = [a.withName(RESERVED_PREFIX + a.name()) if a.name() in names else a for a in bridge.list(plan.output())]
+    return bridge.dataframe(bridge.project(bridge.seq(renamed), plan), evaluator.spark, session)
 
 
 def _check_names(snapshot: Snapshot, source: DataFrame, root: str) -> None:
