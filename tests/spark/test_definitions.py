@@ -143,6 +143,20 @@ def test_not_null_is_asked_and_taken_back(spark: SparkSession, table_path: str) 
 
 
 @pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")
+def test_conditions_find_decimals_that_were_written_with_fewer_digits(spark: SparkSession, table_path: str) -> None:
+    """Spark hands a condition to Parquet's readers cut to the digits of the file: 42949672.97 is 0.01 there, and in a file of Rowlock too long."""
+    spark.sql(f"CREATE TABLE delta.`{table_path}` (d DECIMAL(9, 2)) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    spark.sql(f"INSERT INTO delta.`{table_path}` VALUES (1.23)")  # as a whole number of 32 bits
+    rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` VALUES (4.56)")  # as bytes
+    rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` ALTER COLUMN d TYPE DECIMAL(18, 2)")
+    rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` VALUES (9999999999999999.99)")
+    found = {where: sorted(str(r.d) for r in rowlock.read(spark, table_path).where(where).collect()) for where in ("d < 42949672.97", "d > 42949672.97")}
+    assert found == {"d < 42949672.97": ["1.23", "4.56"], "d > 42949672.97": ["9999999999999999.99"]}
+    DeltaTable.forPath(spark, table_path).update("d < 42949672.97", {"d": "d + 1"})
+    assert sorted(str(r.d) for r in rowlock.read(spark, table_path).collect()) == ["2.23", "5.56", "9999999999999999.99"]
+
+
+@pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")
 def test_a_type_is_widened(spark: SparkSession, table_path: str) -> None:
     table = make(spark, table_path, ROWS, SCHEMA, **{"delta.enableTypeWidening": "true"})
     with winner(lambda: DeltaTable.forPath(spark, table_path).update("id = 1", {"v": "5"})):
@@ -153,6 +167,8 @@ def test_a_type_is_widened(spark: SparkSession, table_path: str) -> None:
     for wrong in ("int", "string", "float"):
         with unchanged(table_path), pytest.raises(SchemaMismatch):
             table.alterColumn("v", dataType=wrong)
+    rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` REPLACE COLUMNS (id bigint, p string, v bigint)")
+    assert rowlock.read(spark, table_path).dtypes == [("id", "bigint"), ("p", "string"), ("v", "bigint")]
     plain = make(spark, table_path + "_plain", ROWS, SCHEMA)
     with unchanged(table_path + "_plain"), pytest.raises(StatementRefused, match="enableTypeWidening"):
         plain.alterColumn("v", dataType="bigint")

@@ -10,9 +10,7 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
-from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
-from rowlock.protocol.column_values import generated_columns
-from rowlock.protocol.constraints import checks_of
+from rowlock.protocol.constraints import check_retyped
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import Widening, may_become, merged_schema, stays_in_family
@@ -119,21 +117,21 @@ def metadata_of_rows(
 def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
     """The table's metadata with the columns, and the fields of structs, of the rows that it lacks, and with their wider types where it has type widening on.
 
-    Raises SchemaMismatch, UnsupportedFeature for columns that no table may have.
+    Raises SchemaMismatch, UnsupportedFeature for columns that no table may have, StatementRefused for a wider type of what a check or a generated column names.
     """
-    checks = [c.expression for c in checks_of(snapshot.metadata, snapshot.schema, snapshot.table) if c.feature != CHAR_VARCHAR]
-    merged = merged_schema(snapshot.schema, rows, widening=widening(snapshot), texts=checks)
+    merged = merged_schema(snapshot.schema, rows, widening=widening(snapshot))
     if merged == snapshot.schema:
         return snapshot.metadata
+    check_retyped(snapshot.metadata, snapshot.schema, merged, snapshot.table, altered=False)
     return creation.widened(snapshot.metadata, merged, snapshot.table)
 
 
 def widening(snapshot: Snapshot) -> Widening | None:
-    """Which types a write that evolves the schema widens into which; None for none, as where stored values were computed from the present ones.
+    """Which types a write that evolves the schema widens into which; None for none.
 
     Raises InvalidInput for a value that the session's setting has not.
     """
     policy = (settings().text(AUTOMATIC) or "").upper()
     if policy not in _WIDENING:
         raise InvalidInput(f"The setting spark.databricks.delta.{AUTOMATIC} is one of {', '.join(_WIDENING)}, not {policy!r}", table=snapshot.table)
-    return _WIDENING[policy] if snapshot.properties.type_widening and not generated_columns(snapshot.schema) else None
+    return _WIDENING[policy] if snapshot.properties.type_widening else None

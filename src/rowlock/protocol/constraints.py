@@ -11,18 +11,20 @@ without Spark can check its rows; `parsed` raises Undecided for any other text (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from rowlock.exceptions import UnsupportedFeature
+from rowlock.conditions import named
+from rowlock.exceptions import StatementRefused, UnsupportedFeature
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR, KEY, conditions, is_char
 from rowlock.protocol.column_values import CHECK_NAME, GENERATED, generated_columns
 from rowlock.protocol.predicates import And, Column, In, IsNull, Not, Operator, Or, Predicate, compare
-from rowlock.protocol.schema import COLLATIONS, INTEGER_BITS, PrimitiveType, StructField, StructType
+from rowlock.protocol.schema import COLLATIONS, INTEGER_BITS, PrimitiveType, StructField, StructType, type_name
+from rowlock.protocol.schema_fit import type_changes
 
 CONSTRAINT_PREFIX = "delta.constraints."
 INVARIANTS = "delta.invariants"
@@ -68,6 +70,56 @@ def _invariants(schema: StructType, table: str | None) -> list[Check]:
             ) from e
         out.append(Check(f"EXPRESSION({expression})", str(expression)))
     return out
+
+
+_NAME = r"(?:`(?:[^`]|``)+`|\w+)"
+_CHAIN = rf"(?P<chain>{_NAME}(?:\s*\.\s*{_NAME}|\s*\[\s*(?:\d+|'[^'\\]*')\s*\])*)(?P<call>\s*\()?"
+_MENTIONS, _MENTIONS_AND_TEXTS = re.compile(_CHAIN), re.compile(rf"'[^']*'|\"[^\"]*\"|{_CHAIN}")
+_PARTS = re.compile(rf"{_NAME}|\[[^\]]*\]")
+
+
+def names_column(expression: str, path: Sequence[str]) -> bool:
+    """Whether an expression may name what is at a path, such as (`a`, `element`, `x`): itself, what is within it, or what holds it as a whole.
+
+    Where a text in it could end elsewhere than it seems to, names in texts count, too.
+    """
+    wanted = [p.lower() for p in path]
+    pattern = _MENTIONS if any(mark in expression for mark in ("\\", "--", "/*")) else _MENTIONS_AND_TEXTS
+    for found in pattern.finditer(expression.lower()):
+        parts = [p[1:-1].replace("``", "`") if p[0] == "`" else p for p in _PARTS.findall(found["chain"] or "")]
+        if found["call"] and found["chain"][-1] not in "`]":  # the last name is that of a function
+            parts.pop()
+        if parts and all(part[0] == "[" or part == name for part, name in zip(parts, wanted, strict=False)):
+            return True
+    return False
+
+
+def check_retyped(metadata: Metadata, before: StructType, after: StructType, table: str, *, altered: bool) -> None:
+    """Raises StatementRefused where a place has another type in `after`, and a check or a generated column names it: what was true of a row, or computed
+    from it, need not be so under another type.  `altered`: whether a statement says the type, or the rows of a write have it."""
+    checks = [
+        (f"{CONSTRAINT_PREFIX}{c.name} -> {c.expression}", c.expression)
+        for c in checks_of(metadata, before, table)
+        if c.feature not in (CHAR_VARCHAR, GENERATED)
+    ]
+    generated = [(f"{g.name} -> {g.expression}", g.expression) for g in generated_columns(before)]
+    for path, old, new in type_changes(before, after):
+        if path[0] in (g.name for g in generated_columns(before)):
+            types = {"expressionType": type_name(old, sql=True).upper(), "columnType": type_name(new, sql=True).upper()}
+            text = f"Column {path[0]} is generated: its type is that of its expression, {types['expressionType']}, and does not become {types['columnType']}"
+            mismatch = named("DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH", columnName=path[0], **types)
+            raise StatementRefused(text, what="generated column", table=table, condition=mismatch)
+        for what, kind, texts, parameter in (
+            ("CHECK constraint", "CONSTRAINT", checks, "constraints"),
+            ("generated column", "GENERATED_COLUMNS", generated, "generatedColumns"),
+        ):
+            if not (found := [shown for shown, text in texts if names_column(text, path)]):
+                continue
+            name, types = ".".join(path), {"columnType": type_name(old, sql=True).upper(), "dataType": type_name(new, sql=True).upper()}
+            text = f"Column {name} stays {types['columnType']}, and does not become {types['dataType']}: a {what} names it, {'; '.join(found)}. Drop that first"
+            condition = f"DELTA_{kind}_{'DEPENDENT_COLUMN_CHANGE' if altered else 'DATA_TYPE_MISMATCH'}"
+            given = {"columnName": name, parameter: "\n".join(found)} | ({} if altered else types)
+            raise StatementRefused(text, what=what, table=table, condition=named(condition, **given))
 
 
 _TOKEN = re.compile(

@@ -53,6 +53,7 @@ class Removal:
     history  whether an action of an older version uses it; None for a feature that readers of older versions need not know
     loses    the properties and the metadata domains that go with it
     asked    the trace is the user's own and is not taken away: the condition of the error
+    stored   whether what is taken away was in files or columns, and older versions need the feature; a property alone may be no such trace
     """
 
     trace: Callable[[Uses], str | None]
@@ -60,6 +61,7 @@ class Removal:
     history: Callable[[Action], bool] | None = None
     loses: Collection[str] = ()
     asked: Callable[[Uses], Condition | None] | None = None
+    stored: Callable[[Metadata], bool] = lambda metadata: True
 
 
 def has_type_changes(metadata: Metadata) -> bool:
@@ -85,6 +87,7 @@ _WIDENING = Removal(
     lambda u: f"property {_WIDENING_ON} is on" if u.is_on(_WIDENING_ON) else "a column was widened" if has_type_changes(u.metadata) else None,
     {_WIDENING_ON: None},
     lambda action: isinstance(action, Metadata) and has_type_changes(action),
+    stored=has_type_changes,
 )
 _IN_COMMIT = (_TIMES_ON, commits.ENABLEMENT_VERSION, commits.ENABLEMENT_TIMESTAMP)
 REMOVALS: Mapping[str, Removal] = {

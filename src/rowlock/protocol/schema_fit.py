@@ -12,8 +12,7 @@ An engine translates the types of its rows into `rowlock.protocol.schema`, asks 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rowlock.conditions import named
@@ -24,6 +23,7 @@ from rowlock.protocol.schema import (
     TYPE_CHANGES,
     VOID,
     ArrayType,
+    ColumnPath,
     DataType,
     DecimalType,
     PrimitiveType,
@@ -169,10 +169,23 @@ def check_names(names: Iterable[str], table: str) -> None:
             )
 
 
-def merged_schema(table: StructType, rows: StructType, *, widening: Widening | None = None, texts: Sequence[str] = ()) -> StructType:
+def type_changes(before: DataType, after: DataType, path: ColumnPath = ()) -> Iterator[tuple[ColumnPath, DataType, DataType]]:
+    """The places in `before`, such as (`m`, `value`, `x`), that have another type in `after`, with both; not those that were of type void."""
+    if isinstance(before, StructType) and isinstance(after, StructType):
+        for field in before.fields:
+            if (found := after.find(field.name)) is not None:
+                yield from type_changes(field.type, found.type, (*path, field.name))
+    elif inner := shared_parts(before, after):
+        for name, (old, new) in inner.items():
+            yield from type_changes(old, new, (*path, name))
+    elif before not in (after, PrimitiveType(VOID)):
+        yield path, before, after
+
+
+def merged_schema(table: StructType, rows: StructType, *, widening: Widening | None = None) -> StructType:
     """The table's schema with the columns of the rows that it lacks, and the fields of its structs, added at the end, nullable with all that is in them.
 
-    With `widening` a column takes the type of the rows where that lets its own become it, and no expression of `texts` may name the column.
+    With `widening` a column takes the type of the rows where that lets its own become it.
     """
     have, given = {f.name.lower() for f in table.fields}, {f.name.lower(): f for f in rows.fields}
 
@@ -181,9 +194,7 @@ def merged_schema(table: StructType, rows: StructType, *, widening: Widening | N
         if found is None:
             return field
         longer = replace(field, type=_merged_type(field.type, found.type))
-        name = re.escape(field.name.lower().replace("`", "``"))
-        is_named = any(re.search(rf"(?<!\w){name}(?!\w)", text.lower()) for text in texts)
-        return with_type(longer, found.type, widening) if widening and not is_named else longer
+        return with_type(longer, found.type, widening) if widening else longer
 
     return StructType((*map(merged, table.fields), *(f for f in nullable(rows).fields if f.name.lower() not in have)))
 

@@ -6,9 +6,13 @@ from itertools import product
 
 import pytest
 
-from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from rowlock.exceptions import StatementRefused
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.column_values import GENERATION_EXPRESSION
+from rowlock.protocol.constraints import check_retyped, names_column
+from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json
 from rowlock.protocol.schema_edit import owner, with_part
-from rowlock.protocol.schema_fit import may_become, merged_schema, stays_in_family, with_type
+from rowlock.protocol.schema_fit import may_become, merged_schema, stays_in_family, type_changes, with_type
 
 TYPES: dict[str, DataType] = {
     n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "void")
@@ -69,13 +73,43 @@ def test_schemas_are_merged_with_wider_types_only_where_that_is_asked_for() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "named"), [("id", True), ("Total", True), ("a.b", True), ("x`y", True), ("é", True), ("i", False), ("tot", False), ("b", True)]
+    ("expression", "path", "named"),
+    [
+        *(("length(CAST(ID AS STRING)) < 4", (name,), name == "id") for name in ("id", "i", "length")),
+        *(("`total` + `a.b` > `x``y` OR é = 1", (name,), named) for name, named in (("Total", True), ("a.b", True), ("x`y", True), ("é", True), ("b", False))),
+        *(("hash(a . x) > 0", path, path != ("a", "y")) for path in (("a",), ("a", "x"), ("a", "x", "element"), ("a", "y"))),
+        *(("hash(a) > 0", path, path != ("b",)) for path in (("a",), ("a", "x"), ("b",))),
+        *(("a[0].f = 1", ("a", "element", field), field == "f") for field in ("f", "g")),
+        *(("m['k'] < 0", ("m", part), True) for part in ("key", "value")),
+        *(("x[a] = 1 OR s.a = 2", (name,), name != "b") for name in ("a", "x", "s", "b")),
+        ("b = 'a' OR b = \"a\"", ("a",), False),
+        ("b = 'it\\'s' AND a = 'x'", ("a",), True),
+        ("b = 1 -- it's\nAND a = 'x'", ("a",), True),
+    ],
 )
-def test_a_column_that_a_check_names_keeps_its_type(name: str, named: bool) -> None:
-    """What was true of a row under one type may not be under a wider one; what is no more than a part of a name counts for nothing."""
-    checks = ["length(CAST(ID AS STRING)) < 4", "`total` + `a.b` > `x``y` OR é = 1"]
-    merged = merged_schema(StructType((StructField(name, INT),)), StructType((StructField(name, LONG),)), widening=may_become, texts=checks)
-    assert merged.fields[0].type == (INT if named else LONG)
+def test_what_an_expression_names_keeps_its_type(expression: str, path: tuple[str, ...], named: bool) -> None:
+    """What was true of a row under one type may not be under a wider one; a part of a name, a function and a text are no columns."""
+    assert names_column(expression, path) is named
+
+
+def test_a_write_does_not_widen_what_a_check_or_a_generated_column_names() -> None:
+    fields = (StructField("a", StructType((StructField("x", INT), StructField("y", INT)))), StructField("g", INT, True, {GENERATION_EXPRESSION: "b + 1"}))
+    before = StructType((*fields, StructField("b", INT)))
+    metadata = Metadata("id", schema_json(before), (), {"delta.constraints.ck": "a.x > 0"})
+    wider = StructType((StructField("a", StructType((StructField("x", LONG), StructField("y", LONG)))), *before.fields[1:]))
+    assert [(path, new) for path, _, new in type_changes(before, wider)] == [(("a", "x"), LONG), (("a", "y"), LONG)]
+    with pytest.raises(StatementRefused, match=r"Column a\.x stays INT, and does not become BIGINT: a CHECK constraint names it") as e:
+        check_retyped(metadata, before, wider, "t", altered=False)
+    assert e.value.getCondition() == "DELTA_CONSTRAINT_DATA_TYPE_MISMATCH"
+    assert e.value.getMessageParameters() == {
+        "columnName": "a.x", "constraints": "delta.constraints.ck -> a.x > 0", "columnType": "INT", "dataType": "BIGINT"
+    }  # fmt: skip
+    with pytest.raises(StatementRefused, match="generated column") as e:
+        check_retyped(metadata, before, StructType((*fields, StructField("b", LONG))), "t", altered=True)
+    assert e.value.getMessageParameters() == {"columnName": "b", "generatedColumns": "g -> b + 1"}
+    check_retyped(
+        metadata, before, StructType((StructField("a", StructType((StructField("x", INT), StructField("y", LONG)))), *before.fields[1:])), "t", altered=True
+    )
 
 
 @pytest.mark.parametrize(

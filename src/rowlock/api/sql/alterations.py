@@ -14,7 +14,7 @@ from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.column_rules import check_default
 from rowlock.engines.spark.catalyst.types import parse_type
 from rowlock.exceptions import InvalidInput, SchemaMismatch
-from rowlock.protocol import schema_edit
+from rowlock.protocol import schema as schemas, schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
 from rowlock.protocol.paths import local_path, path_of
 from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name
@@ -94,6 +94,7 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     if place and (type_ is None or nullable is not None or comment is not None):
         target.refuse(f"of {dotted((*path, *place))}", "Only TYPE can be altered within arrays and maps")
     wanted = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
+    at = None if wanted is None else wanted.type
     if wanted is not None and place:
         wanted = replace(wanted, type=schema_edit.with_part(known.type, place, wanted.type), metadata={**known.metadata, **wanted.metadata})
     if wanted is not None and len(path) > 1 and KEY in wanted.metadata:
@@ -101,7 +102,7 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     if wanted is not None and (wanted.type, wanted.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
         wanted = None  # as CHANGE COLUMN says it again
     if wanted is not None:
-        _check_type(target, (*path, *place), known, wanted)
+        _check_type(target, (*path, *place), known, wanted, at)
     default, drops_default = nodes.new_default(spec)
     return ColumnEdit(
         path,
@@ -114,13 +115,20 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     )
 
 
-def _check_type(target: Target, path: tuple[str, ...], known: StructField, wanted: StructField) -> None:
-    """Raises SchemaMismatch for a type that Spark alters no column to, whatever the table is."""
+def _check_type(target: Target, path: tuple[str, ...], known: StructField, wanted: StructField, at: schemas.DataType | None) -> None:
+    """Raises SchemaMismatch for a type that Spark alters no column to, whatever the table is; `at` is the one that the statement says."""
+    table = dotted(("spark_catalog", *target.parts) if path_of(target.parts) is not None else Name(target.spark, dotted(target.parts)).parts)
+    if isinstance(at, StructType | schemas.ArrayType | schemas.MapType) and known.type != schemas.PrimitiveType(schemas.VOID):
+        raise SchemaMismatch(
+            f"Column {dotted(path)} becomes no {type_name(at, sql=True)} as a whole: ALTER COLUMN names what of it gets another type, by `element`, `key`, `value` and fields",
+            table=target.path,
+            condition=named(f"CANNOT_UPDATE_FIELD.{type(at).__name__.removesuffix('Type').upper()}_TYPE", table=table, fieldName=dotted(path)),
+        )
     before, after = (schema_json(nullable(StructType((f,)))) for f in (known, wanted))
     if known.type == wanted.type or target.nodes.bridge.can_up_cast(before, after):
         return
     old, new = type_name(known.type, sql=True), type_name(wanted.type, sql=True)
-    name, parameters = dotted(path), {"originType": f'"{old.upper()}"', "newType": f'"{new.upper()}"', "table": ".".join(target.parts)}
+    name, parameters = dotted(path), {"originType": f'"{old.upper()}"', "newType": f'"{new.upper()}"', "table": table}
     raise SchemaMismatch(
         f"Column {name} is {old} and cannot become {new}: no cast keeps every value",
         table=target.path,

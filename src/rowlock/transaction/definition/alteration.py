@@ -8,7 +8,7 @@ published.  A column is a field whose path has one part; all fields are changed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +21,11 @@ from rowlock.protocol import column_mapping, schema as schemas, schema_edit
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.char_varchar import KEY, rebound
 from rowlock.protocol.column_values import CURRENT_DEFAULT, DEFAULTS, GENERATION_EXPRESSION, is_identity
-from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
+from rowlock.protocol.constraints import CONSTRAINT_PREFIX, check_retyped, is_constraint
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema import ColumnPath, StructField, StructType
 from rowlock.protocol.schema_edit import Position
-from rowlock.protocol.schema_fit import may_become, with_type
+from rowlock.protocol.schema_fit import may_become, merged_schema, with_type
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
@@ -116,9 +116,9 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
 
 
 def replace_columns(state: SharedState, engine: AppendEngine, columns: StructType) -> Receipt:
-    """Gives the columns the order and the comments of `columns`, and adds those that are new; rows stay as they are.
+    """Gives the columns the order, the comments and the wider types of `columns`, and adds those that are new; rows stay as they are.
 
-    Raises SchemaMismatch where a column of the table is missing or of another type, StatementRefused on a table with identity columns.
+    Raises SchemaMismatch where a column of the table is missing or of a type that its own does not widen to, StatementRefused on a table with identity columns.
     """
     schemas.check_no_collation(columns.fields, state.store.root)
 
@@ -126,9 +126,10 @@ def replace_columns(state: SharedState, engine: AppendEngine, columns: StructTyp
         if any(is_identity(f) for f in head.schema.fields):
             text, condition = "The columns of a table with identity columns cannot be replaced", named("DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED")
             raise StatementRefused(text, what="replacing columns", table=head.table, condition=condition)
-        return creation.widened(head.metadata, schema_edit.with_columns(head.schema, columns, head.table), head.table)
+        wider = merged_schema(head.schema, columns, widening=may_become) if head.properties.type_widening else head.schema
+        return creation.widened(head.metadata, schema_edit.with_columns(wider, columns, head.table), head.table)
 
-    return _alter(state, engine, "REPLACE COLUMNS", {"columns": [_described(f, ()) for f in columns.fields]}, change)
+    return _alter(state, engine, "REPLACE COLUMNS", {"columns": [_described(f, ()) for f in columns.fields]}, change, retypes=True)
 
 
 def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str], new: str) -> Receipt:
@@ -208,7 +209,7 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
         {"column": {"name": ".".join(edits[0].path)}} if len(edits) == 1 else {"columns": [{"name": ".".join(e.path)} for e in edits]},
         change,
         asks_rows=any(e.nullable is False for e in edits),
-        retypes={e.path[0].lower() for e in edits if e.like is not None},
+        retypes=True,
     )
 
 
@@ -243,7 +244,7 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
             kind = type(type_).__name__.removesuffix("Type").upper()
             raise SchemaMismatch(text, table=head.table, condition=named(f"CANNOT_UPDATE_FIELD.{kind}_TYPE", table=head.table, fieldName=field.name))
         return replace(field, type=type_)
-    old, new = schemas.type_name(field.type), schemas.type_name(type_)
+    old, new = schemas.type_name(field.type, sql=True), schemas.type_name(type_, sql=True)
     condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())
     widened = with_type(field, type_, may_become)
     if schemas.nullable_type(widened.type) != schemas.nullable_type(type_):
@@ -272,7 +273,7 @@ def _alter(
     *,
     asks_rows: bool = False,
     asks_names: bool = False,
-    retypes: Container[str] = (),
+    retypes: bool = False,
 ) -> Receipt:
     """Commits a change of the metadata, computed from the head that it lands on; each row is checked once against what the change demands."""
     asked: Snapshot | None = None
@@ -281,11 +282,8 @@ def _alter(
         nonlocal asked
         metadata = change(head)
         after = _under(head, metadata)
-        types = {f.name: f.type for f in after.schema.fields}
-        for field in head.schema.fields:  # stored values were computed from its present type, and rows checked under it
-            if field.name.lower() in retypes and field.type != types.get(field.name):
-                others = StructType(tuple(f for f in head.schema.fields if f is not field))
-                _check_names(engine, _under(head, replace(head.metadata, schema_string=schemas.schema_json(others))), field.name)
+        if retypes:
+            check_retyped(head.metadata, head.schema, after.schema, head.table, altered=True)
         if asks_rows and metadata != head.metadata:
             engine.check_slices(_born(state, asked, head), snapshot=after)
             asked = head

@@ -308,7 +308,8 @@ def change_metadata(
 def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
     """The protocol with the features that these properties need.  A version that they do not name is the protocol's own."""
     versions = {MIN_READER_VERSION: str(protocol.min_reader_version), MIN_WRITER_VERSION: str(protocol.min_writer_version)}
-    return widest(protocol, features.protocol_for_new_table({**versions, **configuration}))
+    listed = "typeWidening-preview" in features.writer_features(protocol)  # it serves the property as well, also for readers that know it alone
+    return widest(protocol, features.protocol_for_new_table({**versions, **configuration} | ({"delta.enableTypeWidening": "false"} if listed else {})))
 
 
 def stored(metadata: Metadata) -> Metadata:

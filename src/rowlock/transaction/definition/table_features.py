@@ -85,9 +85,9 @@ def _uses(head: Snapshot) -> feature_removal.Uses:
 
 
 def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None]) -> bool:
-    """Takes away what the newest version has of a feature; returns whether there was anything."""
-    removal = feature_removal.REMOVALS[feature]
-    found = removal.trace(_uses(state.refresh())) is not None
+    """Takes away what the newest version has of a feature; returns whether there was anything that older versions have, too."""
+    removal, head = feature_removal.REMOVALS[feature], state.refresh()
+    found = removal.trace(_uses(head)) is not None
     if found:
         if removal.takes:
             unsets = None in removal.takes.values()
@@ -105,7 +105,7 @@ def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None])
         commit_from_head(state, "Deletion Vector Tombstones", {}, lambda head: _tombstones(state, head))
     elif feature == "domainMetadata":
         commit_from_head(state, "Domain Metadata Cleanup", {}, _without_domains)
-    return found
+    return found and removal.stored(head.metadata)
 
 
 def _take_row_ids(head: Snapshot) -> HeadActions | None:
@@ -142,7 +142,7 @@ def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> 
     """Deletes what may go of the log.  Raises StatementRefused where a version that is left uses the feature; `now`: only the retention of TRUNCATE HISTORY counts."""
     _empty_commit_and_checkpoint(state)
     head = state.refresh()
-    log, short = head.metadata.configuration.get("delta.logRetentionDuration", "interval 30 days"), _truncation(head)
+    log, short = head.metadata.configuration.get("delta.logRetentionDuration", "30 days").removeprefix("interval "), _truncation(head)
     wait = f"wait until these are older than {short} (property {TRUNCATION}), then run ALTER TABLE ... DROP FEATURE {feature} TRUNCATE HISTORY"
     args = {"feature": feature, "logRetentionPeriodKey": "delta.logRetentionDuration", "logRetentionPeriod": log, "truncateHistoryLogRetentionPeriod": short}
     if had_traces:

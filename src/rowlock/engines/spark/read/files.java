@@ -10,11 +10,13 @@ import java.util.WeakHashMap;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.InternalRow$;
@@ -50,6 +52,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
+import scala.collection.immutable.Map;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -185,6 +188,17 @@ class MakeLiving implements scala.Function1 {
     public Object apply(Object session) { return new Living(); }
 }
 
+/**
+ * Parquet files that may hold decimals of fewer digits than their column has.  Spark hands conditions on to Parquet's readers with the digits of the file: a larger
+ * number is cut to them, so that rows are lost, or cannot be written in as many bytes.  These readers get none; Spark asks each row anyway.
+ */
+class UnfilteredFiles extends ParquetFileFormat {
+    public scala.Function1 buildReaderWithPartitionValues(SparkSession session, StructType data, StructType partitions, StructType required, Seq filters, Map options,
+            Configuration settings) {
+        return new ParquetFileFormat().buildReaderWithPartitionValues(session, data, partitions, required, (Seq) Nil$.MODULE$, options, settings);
+    }
+}
+
 /** What Python calls. */
 public class DataFiles {
     /** The extensions of sessions whose planners know `Living`. */
@@ -209,8 +223,9 @@ public class DataFiles {
             values[n] = rows == null ? InternalRow$.MODULE$.empty() : InternalRow$.MODULE$.fromSeq(rows[n].toSeq(columns));
         }
         scala.collection.immutable.Map all = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
+        ParquetFileFormat format = options.containsKey("rowlockunfiltered") ? new UnfilteredFiles() : new ParquetFileFormat();
         LogicalRelation made = LogicalRelation$.MODULE$.apply(
-            new HadoopFsRelation(new Files(path(table), columns, values, held), columns, data, Option.empty(), new ParquetFileFormat(), CaseInsensitiveMap$.MODULE$.apply(all), session), false);
+            new HadoopFsRelation(new Files(path(table), columns, values, held), columns, data, Option.empty(), format, CaseInsensitiveMap$.MODULE$.apply(all), session), false);
         return metadata ? (LogicalPlan) made.withMetadataColumns().transformExpressions(new WithoutRowIndex()) : made;
     }
 

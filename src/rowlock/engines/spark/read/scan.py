@@ -33,7 +33,7 @@ from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.row_tracking import MaterializedColumns
-from rowlock.protocol.schema import ROW_INDEX, quote, reserved_names
+from rowlock.protocol.schema import ROW_INDEX, TYPE_CHANGES, quote, reserved_names
 from rowlock.protocol.statistics import has_ambiguous_names
 
 FROM, POSITION = "__rowlock_from", "__rowlock_pos"
@@ -176,6 +176,8 @@ class Scanner:
         options = {VERSION_OPTION: str(snapshot.version)} | ({FIXED_OPTION: "true"} if fixed else {})
         if has_ambiguous_names(snapshot.schema):
             options["parquet.filter.dictionary.enabled"] = "false"
+        if any(c["fromType"].startswith("decimal") for _, f in snapshot.schema.all_fields() for c in f.metadata.get(TYPE_CHANGES, ())):
+            options["rowlockunfiltered"] = "true"
         values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in constants.items()}
         for field in schema.fields:
             if field.name in snapshot.metadata.partition_columns and not isinstance(field.dataType, NullType):
