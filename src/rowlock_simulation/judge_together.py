@@ -322,7 +322,7 @@ class _Verdict:
     def _check_torn(self, nodes: Sequence[_Node]) -> None:
         """Who reads several tables at a time sees of each transaction over several of them all, or nothing."""
         for o in self._outcomes:
-            seen = {n: d.version for n, d in o.done.reads.items() if d.version is not None} if o.action.kind == "travel together" else {}
+            seen = self._seen_by(o) if o.action.kind == "travel together" else {}
             for node in nodes:
                 shown = {
                     v <= seen[n]
@@ -353,14 +353,13 @@ class _Verdict:
             source = (node.outcome.action.copies or (None,))[0]
             if source is not None and source not in node.at:
                 node.seen[source] = self._held_at(self._logs[source], node.outcome)
-        readers = [
-            _Node(
-                o, "", seen={n: d.version for n, d in o.done.reads.items() if d.version is not None and not self._histories[n].is_gone(d.version, o.began_us)}
-            )
-            for o in self._outcomes
-            if o.done.reads and o.action.kind == "read together"
-        ]
+        readers = [_Node(o, "", seen=self._seen_by(o)) for o in self._outcomes if o.done.reads and o.action.kind == "read together"]
         return [*found.values(), *readers]
+
+    def _seen_by(self, outcome: Outcome) -> dict[int, int]:
+        """The version of each table that an action has read, but for those that were not durable yet, and went with the machine's power since."""
+        reads = outcome.done.reads.items()
+        return {n: d.version for n, d in reads if d.version is not None and not self._histories[n].is_gone(d.version, outcome.began_us)}
 
     def _held_at(self, log: Log, outcome: Outcome) -> int:
         """The version at which what a transaction has read of a table still holds: the one that it read, or a later one that the read was carried over to."""
