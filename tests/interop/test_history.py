@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from delta.tables import DeltaTable as SparkDelta
 from deltalake import DeltaTable as RustDelta
@@ -99,3 +101,16 @@ def test_ours_of_theirs(spark: SparkSession, table_path: str) -> None:
     for our, their in zip(ours, theirs, strict=True):
         assert our.asDict() == their.asDict()
     assert DeltaTable.forPath(spark, table_path).history(2).collect() == DeltaTable.forPath(spark, table_path).history().collect()[:2]
+
+
+def test_a_new_table_and_its_columns_are_described_as_delta_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    said = []
+    for kind, path in ((DeltaTable, str(tmp_path / "ours")), (SparkDelta, str(tmp_path / "theirs"))):
+        kind.create(spark).location(path).addColumn("id", "INT").partitionedBy().execute()
+        text = "ALTER TABLE {}.`" + path + "` ADD COLUMNS (z INT COMMENT 'c' FIRST)"
+        rowlock.sql(spark, text.format("rowlock")) if kind is DeltaTable else spark.sql(text.format("delta"))
+        history = reversed(SparkDelta.forPath(spark, path).history().collect())
+        said.append([(h.operation, h.operationParameters, h.isBlindAppend) for h in history])
+    (_, made, blind), (_, added, _) = said[0]
+    assert {**made, "properties": "{}", "description": None} == said[1][0][1] and made.get("description") is None and blind is said[1][0][2] is True
+    assert (added["columns"], said[0][1][0]) == (said[1][1][1]["columns"], "ADD COLUMNS")

@@ -106,7 +106,7 @@ def test_alter(spark: SparkSession, table_path: str) -> None:
 
 
 BAD = {
-    "column": ("id + 1", "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION"),
+    "column": ("id + 1", "INVALID_DEFAULT_VALUE.NOT_CONSTANT"),
     "subquery": ("(SELECT 1)", "INVALID_DEFAULT_VALUE.SUBQUERY_EXPRESSION"),
     "aggregate": ("max(1)", "INVALID_DEFAULT_VALUE.NOT_CONSTANT"),
     "generator": ("explode(array(1))", "INVALID_DEFAULT_VALUE.NOT_CONSTANT"),

@@ -398,8 +398,6 @@ def test_what_a_caller_gives_is_checked_at_once(spark: SparkSession, table_path:
     table(spark, table_path)
     with pytest.raises(InvalidInput, match="maxFilesPerTrigger"):
         rowlock.streaming.read(spark, table_path, max_files_per_trigger=0)
-    with pytest.raises(InvalidInput, match="skipChangeCommits"):
-        rowlock.streaming.read(spark, table_path, read_change_feed=True, skip_change_commits=True)
     with pytest.raises(InvalidInput, match="mode"):
         rowlock.streaming.sink(table_path, mode="complete")  # type: ignore[arg-type]
     rowlock.streaming.read(spark, table_path)  # loads the class of our source

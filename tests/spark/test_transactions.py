@@ -20,6 +20,7 @@ from rowlock.exceptions import (
     InvalidInput,
     MultipleMatches,
     SchemaMismatch,
+    TableExists,
 )
 from spark.support import add
 
@@ -323,6 +324,9 @@ def test_a_step_on_the_way_to_a_table_that_is_made(spark: SparkSession, table_pa
     for _ in range(2):
         receipt = rowlock.write(frame(spark, (1, 1)), table_path, app_id="loader", app_version=0)
     assert receipt.already_committed
+    assert rowlock.write(frame(spark, (1, 1)), table_path, mode="error", app_id="loader", app_version=0).already_committed, "it made the table"
+    with pytest.raises(TableExists):
+        rowlock.write(frame(spark, (1, 1)), table_path, mode="error", app_id="loader", app_version=1)
     assert rowlock.read(spark, table_path).count() == 1
 
 

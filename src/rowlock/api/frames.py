@@ -211,6 +211,9 @@ class _Write:
     def into(self, snapshot: Snapshot) -> Receipt:
         """Writes into a table that is there, as the mode says."""
         if self.mode in ("error", "errorifexists"):
+            if self.app is not None and snapshot.has_step(self.app):  # it made the table
+                self.handle.state.log.make_durable(snapshot.version)
+                return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE", already_committed=True)
             raise TableExists(
                 "There is a table already; append to it or overwrite it (the modes append and overwrite)",
                 table=self.handle.path,

@@ -330,7 +330,7 @@ class DeltaTableBuilder:
             raise SchemaMismatch(text, table=handle.path, condition=named("ALL_PARTITION_COLUMNS_NOT_ALLOWED"))
         schema = StructType(self._fields)
         check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
-        check_columns(self._session(), schema, handle.path)
+        check_columns(self._session(), schema, handle.path, "CREATE TABLE" if self._mode in ("create", "createIfNotExists") else "REPLACE TABLE")
 
     def _check_same(self, handle: Handle) -> None:
         """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""

@@ -150,7 +150,11 @@ _ALL = (
     ),
     # ---- data files ----
     _effect("dataSkippingNumIndexedCols", "integer", "So many columns, from the first, get statistics; 32 by default, -1 for all", least=-1),
-    _effect("dataSkippingStatsColumns", "text", "These columns get statistics, and no others"),
+    _effect(
+        "dataSkippingStatsColumns",
+        "text",
+        "These columns get statistics, and no others; one that is not there, partitions the table or has a type without bounds is refused",
+    ),
     _effect("dataSkippingStringPrefixLength", "integer", "Statistics hold so many characters of a text's bounds; 32 by default"),
     _effect(
         "randomizeFilePrefixes",

@@ -33,7 +33,7 @@ from rowlock.protocol.column_values import (
 from rowlock.protocol.constraints import checks_of, has_constraints
 from rowlock.protocol.delta_properties import DELTA_PROPERTIES, FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.paths import scheme_of
-from rowlock.protocol.properties import column_mapping_mode, is_true
+from rowlock.protocol.properties import FEATURE_VALUES, column_mapping_mode, is_true
 from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within
 from rowlock.version import VERSION
 
@@ -251,11 +251,11 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     """
     writer = {f.name for f in FEATURES if f.asked(configuration)} | set(columns) | ({"clustering"} if clustered else set())
     for key, value in configuration.items():
-        if key.startswith(FEATURE_PREFIX) and value in ("supported", "enabled"):
+        if key.lower().startswith(FEATURE_PREFIX) and value.lower() in FEATURE_VALUES:
             name = key[len(FEATURE_PREFIX) :]
-            if name not in WRITABLE:
+            if (spelled := next((known for known in WRITABLE if known.lower() == name.lower()), None)) is None:
                 raise _refusal(name, "write", None)
-            writer.add(name)
+            writer.add(spelled)
     asked = features_of_versions(int(configuration.get(MIN_READER_VERSION, "1")), int(configuration.get(MIN_WRITER_VERSION, "2")))
     writers = _with_needed(writer | asked)
     return lowest_protocol(writers & READABLE, writers)
@@ -275,7 +275,7 @@ def features_of_versions(reader: int, writer: int) -> frozenset[str]:
 
 def without_protocol_properties(configuration: Mapping[str, str]) -> dict[str, str]:
     """The properties but for those that name versions and features of the protocol, which the protocol holds."""
-    return {k: v for k, v in configuration.items() if k not in (MIN_READER_VERSION, MIN_WRITER_VERSION) and not k.startswith(FEATURE_PREFIX)}
+    return {k: v for k, v in configuration.items() if k not in (MIN_READER_VERSION, MIN_WRITER_VERSION) and not k.lower().startswith(FEATURE_PREFIX)}
 
 
 def listing(readers: frozenset[str], writers: frozenset[str]) -> Protocol:

@@ -183,6 +183,18 @@ def path_of(parts: Sequence[str]) -> str | None:
     return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None
 
 
+_VERSION_IN_PATH, _TIME_IN_PATH = re.compile(r"(.+)@[vV](\d+)\Z"), re.compile(r"(.+)@(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})\Z")
+
+
+def moment_in(path: str) -> tuple[str, int | None, str | None] | None:
+    """The table, the version and the time in a path that ends with one of them, such as `/lake/sales@v3`; None in another path."""
+    if found := _VERSION_IN_PATH.match(path):
+        return found[1], int(found[2]), None
+    if found := _TIME_IN_PATH.match(path):
+        return found[1], None, "{}-{}-{} {}:{}:{}.{}".format(*found.groups()[1:])
+    return None
+
+
 def local_path(path: str) -> str:
     """A path as Rowlock takes it: `file:` URIs of Hadoop, which are not encoded, as local paths."""
     return "/" + path[5:].lstrip("/") if path.startswith("file:") else path

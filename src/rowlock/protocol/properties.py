@@ -15,7 +15,7 @@ from rowlock.conditions import Condition, named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol import delta_properties
-from rowlock.protocol.delta_properties import bytes_of, interval_ms
+from rowlock.protocol.delta_properties import FEATURE_PREFIX, bytes_of, interval_ms
 
 T = TypeVar("T")
 OnConflict = Literal["repair", "rerun", "fail", "lockless"]
@@ -31,6 +31,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
 }
 """The allowed values of Rowlock's properties; the first is the default."""
 
+STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 GROUP_COMMIT, CHECKSUMS, ORDER = "rowlock.groupCommit", "rowlock.checksums", "rowlock.order"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
 _LOG_RETENTION, _FILE_RETENTION = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
@@ -46,7 +47,9 @@ LOCKLESS_ALONE = "lockless is a level of its own and cannot be combined with an 
 
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 _COLUMNS = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
-_FREE_PREFIXES = ("delta.constraints.", "delta.feature.")
+_FREE_PREFIXES = ("delta.constraints.",)
+FEATURE_VALUES = ("supported", "enabled")
+"""What a property `delta.feature.` can be, in any case; both mean the same."""
 
 
 def is_true(configuration: Mapping[str, str], name: str) -> bool:
@@ -113,6 +116,8 @@ def no_manifests(which: Literal["PERSISTENT", "EXISTING"], table: str | None) ->
 def _condition(name: str, value: str, text: str) -> Condition | None:
     """delta-spark's condition for a property that cannot be set, with the message `text`; None for unknown properties without its prefix."""
     known = delta_properties.find(name)
+    if name.lower().startswith(FEATURE_PREFIX):
+        return named("DELTA_UNSUPPORTED_FEATURE_STATUS", feature=name, status=value)
     if known is not None and known.kind == "interval":
         return named("DELTA_INVALID_INTERVAL", interval=value)
     unknown = name.lower().startswith("delta.") and known is None
@@ -131,6 +136,8 @@ def _problem(name: str, value: str) -> str | None:
         if (problem := OWN.get(name)) is None:
             return f"there is no such property{did_you_mean(name, OWN)}; known are {', '.join(OWN)}"
         return problem(value)
+    if lowered.startswith(FEATURE_PREFIX):
+        return None if value.lower() in FEATURE_VALUES else f"allowed are {', '.join(FEATURE_VALUES)}"
     if not lowered.startswith("delta.") or lowered.startswith(_FREE_PREFIXES):
         return None
     return _delta_problem(name, value)
@@ -290,7 +297,7 @@ class TableProperties:
     @property
     def stats_columns(self) -> tuple[str, ...] | None:
         """The columns that have statistics if the table lists them by name (as spelled there, see `column_path`); they override `num_indexed_columns`."""
-        value = self.configuration.get("delta.dataSkippingStatsColumns")
+        value = self.configuration.get(STATS_COLUMNS)
         return None if value is None else tuple(part.strip() for part in _COLUMNS.findall(value) if part.strip())
 
     @property

@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -24,7 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rowlock.conditions import named
+from rowlock.exceptions import InvalidInput
+from rowlock.protocol import schema as schemas
+from rowlock.protocol.actions import Metadata
 from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.properties import STATS_COLUMNS, TableProperties
 from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path, lower_case
 
 
@@ -100,6 +105,42 @@ def indexed_leaves(
     elif num_indexed >= 0:
         leaves = leaves[:num_indexed]
     return [(physical, leaf.type) for path, leaf in leaves if (physical := schema.physical_path(path)) is not None]
+
+
+def check_stats_columns(metadata: Metadata, given: Mapping[str, str], table: str | None) -> None:
+    """Raises InvalidInput where `given` lists a column to have statistics that is not there, partitions the table, has a type without bounds, or is listed twice."""
+    if STATS_COLUMNS not in given:
+        return
+    schema, seen = schemas.parse_schema(metadata.schema_string), list[ColumnPath]()
+    fields, partitions = {lower_case(path): f for path, f in schema.all_fields()}, {p.lower() for p in metadata.partition_columns}
+    for path in map(column_path, TableProperties(given).stats_columns or ()):
+        name, found = schemas.column_name(path), fields.get(lower_case(path))
+        if len(path) == 1 and path[0].lower() in partitions:
+            what, condition = f"{name} is a partition column", named("DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_PARTITIONED_COLUMN", column=name)
+        elif found is None:
+            what, condition = f"there is no column {name}", named("DELTA_COLUMN_NOT_FOUND_IN_SCHEMA", columnName=name, tableSchema=", ".join(schema.names))
+        elif len(path) == 1 and (isinstance(found.type, (ArrayType, MapType)) or schemas.type_name(found.type) in _NO_BOUNDS - {"variant"}):
+            type_ = schemas.type_name(found.type, sql=True)
+            what, condition = f"{name} is of type {type_}, which has no bounds", named("DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE", column=name, type=type_)
+        elif twice := next((max(c, path, key=len) for c in seen if c[: len(path)] == path or path[: len(c)] == c), None):
+            what, condition = (
+                f"{schemas.column_name(twice)} is listed twice",
+                named("DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS", columns=schemas.column_name(twice)),
+            )
+        else:
+            seen.append(path)
+            continue
+        raise InvalidInput(f"property {STATS_COLUMNS} = {given[STATS_COLUMNS]!r} is not possible: {what}", table=table, condition=condition)
+
+
+def with_stats_columns(metadata: Metadata, path: ColumnPath, new: str | None) -> Metadata:
+    """The metadata with the columns to have statistics as they are called once a column is renamed; without it and its fields where `new` is None."""
+    if (listed := TableProperties(metadata.configuration).stats_columns) is None:
+        return metadata
+    names, depth = map(column_path, listed), len(path)
+    after = [(*n[: depth - 1], new, *n[depth:]) if new is not None and lower_case(n[:depth]) == lower_case(path) else n for n in names]
+    kept = [n for n in after if new is not None or lower_case(n[:depth]) != lower_case(path)]
+    return replace(metadata, configuration={**metadata.configuration, STATS_COLUMNS: ",".join(map(schemas.column_name, kept))})
 
 
 class Gathered:

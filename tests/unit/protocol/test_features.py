@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from rowlock.protocol import arrow_types, schema
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.features import check_readable, check_writable, protocol_for_new_table, vectors_allowed
 from rowlock.protocol.properties import TableProperties, interval_ms, validate_properties, validate_together
+from rowlock.protocol.statistics import check_stats_columns
 
 
 def metadata(field: str = "{}", nullable: str = "true", **configuration: str) -> Metadata:
@@ -268,3 +270,21 @@ def test_an_empty_text_lets_no_log_be_cleaned_up() -> None:
         False,
         False,
     ]
+
+
+def test_a_feature_is_asked_for_by_two_words_in_any_case() -> None:
+    """delta-spark takes them so; another word asked for nothing here once, and was not stored either."""
+    assert "domainMetadata" in (protocol_for_new_table({"delta.Feature.DOMAINMETADATA": "ENABLED"}).writer_features or ())
+    validate_properties({"delta.feature.appendOnly": "Supported"})
+    for value in ("perhaps", "", "true"):
+        with pytest.raises(InvalidInput, match="allowed are supported, enabled") as raised:
+            validate_properties({"delta.feature.appendOnly": value})
+        assert raised.value.condition is not None and raised.value.condition.name == "DELTA_UNSUPPORTED_FEATURE_STATUS"
+
+
+@pytest.mark.parametrize(("listed", "why"), [("a", None), ("A", None), ("b", "no column b"), ("a, a", "twice"), ("`a.b`", "no column `a.b`")])
+def test_columns_of_statistics_are_there_once(listed: str, why: str | None) -> None:
+    given = {"delta.dataSkippingStatsColumns": listed}
+    with contextlib.nullcontext() if why is None else pytest.raises(InvalidInput, match=why):
+        check_stats_columns(metadata(), given, "/t")
+    check_stats_columns(metadata(dataSkippingStatsColumns=listed), {}, "/t")  # a table of others is left as it is

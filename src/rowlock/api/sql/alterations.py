@@ -39,7 +39,14 @@ def add_columns(target: Target, plan: Any) -> None:
     nodes, new = target.nodes, []
     for c in nodes.items(plan.columnsToAdd()):
         if c.default().isDefined():
-            check_default(target.spark, str(c.colName()), parse_type(str(c.dataType().sql())), str(c.default().get().originalSQL()), target.path)
+            check_default(
+                target.spark,
+                str(c.colName()),
+                parse_type(str(c.dataType().sql())),
+                str(c.default().get().originalSQL()),
+                target.path,
+                "ALTER TABLE ADD COLUMNS",
+            )
             refused = named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED")
             target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT, and then say ALTER COLUMN ... SET DEFAULT", refused)
         parent = nodes.option(c.path())

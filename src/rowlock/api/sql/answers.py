@@ -35,7 +35,7 @@ from rowlock.engines.spark.sql.parsing import Named, Replaced, named, parsed
 from rowlock.engines.spark.sql.session import is_enabled, serves_delta
 from rowlock.engines.spark.sql.streams import query_and_run
 from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, refuse
-from rowlock.protocol.paths import local_path, place_in
+from rowlock.protocol.paths import local_path, moment_in, place_in
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 
@@ -298,7 +298,6 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
 """What Spark is answered, by the word with which Rowlock's classes in the JVM ask."""
 
 
-_VERSION_IN_PATH, _TIME_IN_PATH = re.compile(r"(.+)@[vV](\d+)\Z"), re.compile(r"(.+)@(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})\Z")
 _VERSION, _TIME = "versionasof", "timestampasof"
 _FEED = ("readchangefeed", "readchangedata")
 _BOUNDS = frozenset(("startingversion", "endingversion", "startingtimestamp", "endingtimestamp"))
@@ -353,10 +352,8 @@ def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | 
     except TableNotFound:
         if version is not None or timestamp is not None:
             raise
-        if found := _VERSION_IN_PATH.match(path):
-            return frames.frame_at(Handle(spark, found[1]), int(found[2]))
-        if found := _TIME_IN_PATH.match(path):
-            return frames.frame_at(Handle(spark, found[1]), None, "{}-{}-{} {}:{}:{}.{}".format(*found.groups()[1:]))
+        if found := moment_in(path):
+            return frames.frame_at(Handle(spark, found[0]), *found[1:])
         raise
 
 

@@ -24,8 +24,9 @@ from rowlock.engines.spark.frames.reading import files_of
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.parsing import parsed
 from rowlock.engines.spark.sql.session import is_enabled
+from rowlock.engines.spark.write.conversion import folder_in
 from rowlock.exceptions import InvalidInput, TableNotFound, refuse
-from rowlock.protocol.paths import join, location, path_of
+from rowlock.protocol.paths import join, location, moment_in, path_of
 from rowlock.protocol.schema import dotted
 from rowlock.storage.store import ObjectMeta
 
@@ -222,16 +223,16 @@ def _convert(spark: SparkSession, statement: OwnStatement) -> None:
 
 def _is_parquet(spark: SparkSession, parts: Sequence[str]) -> bool:
     """Whether a name is that of a folder of Parquet files, such as parquet.`/path`, or of a Parquet table in the catalog."""
-    return _is_parquet_folder(parts) or (path_of(parts) is None and Name(spark, dotted(parts)).is_parquet)
+    return _is_parquet_folder(spark, parts) or (path_of(parts) is None and Name(spark, dotted(parts)).is_parquet)
 
 
-def _is_parquet_folder(parts: Sequence[str]) -> bool:
-    return len(parts) == 2 and parts[0].lower() == "parquet"
+def _is_parquet_folder(spark: SparkSession, parts: Sequence[str]) -> bool:
+    return parts[0].lower() == "parquet" and folder_in(spark, dotted(parts))[1] is not None
 
 
 def _parquet(spark: SparkSession, parts: Sequence[str]) -> tuple[Handle, ParquetTable | None]:
     """A folder of Parquet files, and what the catalog holds of it where it was named by its name there."""
-    if _is_parquet_folder(parts):
+    if _is_parquet_folder(spark, parts):
         return Handle(spark, parts[1]), None
     name = Name(spark, dotted(parts))
     listed = name.parquet()
@@ -242,23 +243,24 @@ def _clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
     """CREATE TABLE target SHALLOW CLONE source, which answers with delta-spark's metrics."""
     values: Any = statement.values
     parquet, path = _is_parquet(spark, values["source"]), path_of(values["source"])
+    version, timestamp = values.get("version"), values.get("timestamp")
     listed: ParquetTable | None = None
     if parquet:
         source, listed = _parquet(spark, values["source"])
     else:
         source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(values["source"]))
+        if path is not None and version is None and timestamp is None and (moment := moment_in(path)) is not None and not source.state.log.exists():
+            source, version, timestamp = Handle(spark, moment[0]), *moment[1:]
     if values["mode"] == "createIfNotExists" and path_of(statement.table) is None and Name(spark, dotted(statement.table)).entry() is not None:
         return counts_frame(spark, "CLONE", {})
     place = place_named(spark, statement.table, values.get("location"))
     if values["mode"] == "createIfNotExists" and place.name is None and place.has_log:
         return counts_frame(spark, "CLONE", {})
     receipts = Receipts()
-    if parquet and ("timestamp" in values or "version" in values or source.state.log.exists()):
+    if parquet and (timestamp is not None or version is not None or source.state.log.exists()):
         raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
-    if parquet:
-        snapshot = parquet_files(source, StructType() if listed is None else listed.partition_columns, listed)
-    else:
-        snapshot = source.at(values.get("version"), values.get("timestamp"))
+    columns = StructType() if listed is None else listed.partition_columns
+    snapshot = parquet_files(source, columns, listed) if parquet else source.at(version, timestamp)
     if values["mode"] == "replace" and not place.has_log:
         missing = named("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=dotted(statement.table))
         raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)

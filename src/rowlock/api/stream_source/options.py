@@ -67,8 +67,9 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
     if version is not None and version.lower() != LATEST and not version.isdecimal():
         raise _illegal("startingVersion", version, "a version's number or latest", table)
     flags = {n: _flag(options, n, table) for n in _FLAGS}
-    if flags["readChangeFeed"] and (without := next((n for n in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if flags[n]), None)):
-        raise InvalidInput(f"{without} has no effect with readChangeFeed, which reads every change: leave it out", table=table)
+    for without in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits"):
+        if flags["readChangeFeed"] and flags[without]:
+            arguments.warn_once(f"The option {without} of a stream has no effect beside readChangeFeed, which reads every change")
     texts = {n: options[n.lower()] for n in _TEXTS if n.lower() in options}
     if "schemaTrackingLocation" in texts and flags["failOnDataLoss"] is False:
         raise InvalidInput("schemaTrackingLocation needs every commit, and failOnDataLoss=false passes over some: leave one of them out", table=table)

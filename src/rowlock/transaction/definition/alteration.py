@@ -26,6 +26,7 @@ from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema import ColumnPath, StructField, StructType
 from rowlock.protocol.schema_edit import Position
 from rowlock.protocol.schema_fit import may_become, merged_schema, with_type
+from rowlock.protocol.statistics import with_stats_columns
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
@@ -112,7 +113,7 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
             schema = schema_edit.added(schema, parent, field, position, head.table)
         return creation.widened(head.metadata, schema, head.table)
 
-    return _alter(state, engine, "ADD COLUMNS", {"columns": [{"column": _described(f, p)} for p, f, _ in fields]}, change)
+    return _alter(state, engine, "ADD COLUMNS", {"columns": [{"column": _described(f, parent), **_placed(at)} for parent, f, at in fields]}, change)
 
 
 def replace_columns(state: SharedState, engine: AppendEngine, columns: StructType) -> Receipt:
@@ -143,7 +144,7 @@ def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str],
         _check_mapped(head, "renaming a column", "DELTA_UNSUPPORTED_RENAME_COLUMN")
         schema = schema_edit.with_field(head.schema, path, lambda f: replace(f, name=new), head.table)
         partitions = tuple(new if len(path) == 1 and p == old.name else p for p in head.metadata.partition_columns)
-        return creation.widened(replace(head.metadata, partition_columns=partitions), schema, head.table)
+        return creation.widened(with_stats_columns(replace(head.metadata, partition_columns=partitions), tuple(path), new), schema, head.table)
 
     parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join([*path[:-1], new])}
     return _alter(state, engine, "RENAME COLUMN", parameters, change, asks_names=True)
@@ -163,13 +164,13 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
             text = f"The table is clustered by {'.'.join(clustered[0])}, which cannot be dropped: ALTER TABLE ... CLUSTER BY other columns, or NONE, first"
             condition = named("DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN", columnList=".".join(clustered[0]))
             raise StatementRefused(text, what="dropping a clustering column", table=head.table, condition=condition)
-        schema = head.schema
+        schema, metadata = head.schema, head.metadata
         if {f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1} == set(schema.names):
             condition = named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(schema.names))
             raise SchemaMismatch("all columns of the table cannot be dropped; leave one", table=head.table, condition=condition)
         for path in {schemas.lower_case(p): p for p in paths}.values():
-            schema = schema_edit.with_field(schema, path, lambda f: None, head.table)
-        return creation.widened(head.metadata, schema, head.table)
+            schema, metadata = schema_edit.with_field(schema, path, lambda f: None, head.table), with_stats_columns(metadata, path, None)
+        return creation.widened(metadata, schema, head.table)
 
     return _alter(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, asks_names=True)
 
@@ -206,7 +207,9 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
         state,
         engine,
         "CHANGE COLUMN" if len(edits) == 1 else "CHANGE COLUMNS",
-        {"column": {"name": ".".join(edits[0].path)}} if len(edits) == 1 else {"columns": [{"name": ".".join(e.path)} for e in edits]},
+        {"column": {"name": ".".join(edits[0].path)}, **_placed(edits[0].position)}
+        if len(edits) == 1
+        else {"columns": [{"name": ".".join(e.path)} for e in edits]},
         change,
         asks_rows=any(e.nullable is False for e in edits),
         retypes=True,
@@ -261,7 +264,12 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
 
 def _described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
     """A new field as operationParameters show it."""
-    return {"name": ".".join([*parent, field.name]), "type": schemas.type_name(field.type), "nullable": True, "metadata": {}}
+    comment = {k: v for k, v in field.metadata.items() if k == "comment"}
+    return {"name": ".".join([*parent, field.name]), "type": schemas.type_name(field.type), "nullable": True, "metadata": comment}
+
+
+def _placed(position: Position | None) -> dict[str, str]:
+    return {} if position is None else {"position": "FIRST" if position.after is None else f"AFTER {position.after}"}
 
 
 def _alter(

@@ -22,6 +22,7 @@ from rowlock.protocol.commits import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, w
 from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import check_writable, supporting
 from rowlock.protocol.properties import column_mapping_mode, validate_together
+from rowlock.protocol.statistics import check_stats_columns
 from rowlock.storage.open import is_table, real_place
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.commit import commit
@@ -112,6 +113,7 @@ def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Me
     check_properties(properties, table)
     configuration = {k: v for k, v in source.metadata.configuration.items() if k not in OF_ONE_TABLE} | dict(properties)
     validate_together(configuration, table, given=properties)
+    check_stats_columns(source.metadata, properties, table)
     configuration = row_tracking.with_column_names(configuration, clock.new_id)
     metadata = replace(source.metadata, id=clock.new_id(), name=None, description=None, configuration=configuration, created_time_ms=clock.now_ms())
     _check_mapping(source.metadata, metadata, table)

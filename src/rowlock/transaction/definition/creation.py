@@ -25,6 +25,7 @@ from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VER
 from rowlock.protocol.feature_removal import with_properties
 from rowlock.protocol.properties import MANIFESTS, TableProperties, is_true, no_manifests, validate_properties, validate_together
 from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
+from rowlock.protocol.statistics import check_stats_columns
 from rowlock.transaction.commit import commit
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.publish.commit_bytes import commit_info
@@ -172,6 +173,7 @@ def new_metadata(
         configuration=merged,
         created_time_ms=clock.now_ms(),
     )
+    check_stats_columns(metadata, configuration, table)
     return column_mapping.with_column_ids(metadata, clock.new_id)
 
 
@@ -285,7 +287,9 @@ def create_from(
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
     domains = marks if clustered is None else (clustered, *marks)
     txn_id = clock.new_id()
-    info = with_commit_timestamp(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=metrics), metadata.configuration, None)
+    info = with_commit_timestamp(
+        commit_info(operation, parameters, txn_id, read_version=None, blind=operation != "CONVERT", metrics=metrics), metadata.configuration, None
+    )
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
     return commit(NewTable(state, info, actions, metrics))
 
@@ -329,6 +333,7 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
         after = with_properties(head.metadata, properties)
         configuration = row_tracking.with_column_names(after.configuration, clock.new_id)
         validate_together(configuration, state.store.root, given=properties)
+        check_stats_columns(head.metadata, properties, state.store.root)
         if is_true(properties, MANIFESTS) and (marked := next((f.path for f in head.files.adds() if f.deletion_vector is not None), None)):
             text = f"{MANIFESTS} needs files without deletion vectors, and {marked} has one: REORG TABLE ... APPLY (PURGE) writes such files anew"
             raise StatementRefused(text, what=MANIFESTS, table=head.table, condition=no_manifests("EXISTING", head.table))

@@ -174,6 +174,6 @@ def _whole_files(files: FileActions) -> tuple[list[AddFile], list[RemoveFile]]:
     return [a for a in files.adds if a.path not in stay], [r for r in files.removes if r.path not in stay]
 
 
-def operation_parameters(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """The operationParameters of a commit, every value as a string: nested JSON makes other engines' readers fail."""
-    return {k: v if isinstance(v, str) else orjson.dumps(v).decode() for k, v in parameters.items()}
+def operation_parameters(parameters: Mapping[str, Any]) -> dict[str, str | None]:
+    """The operationParameters of a commit, every value as a string, or null as it is: nested JSON makes other engines' readers fail."""
+    return {k: v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for k, v in parameters.items()}

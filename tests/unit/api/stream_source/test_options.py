@@ -78,9 +78,10 @@ def test_what_has_no_effect_is_named_in_a_warning(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ignoreDeletes", "ignoreChanges", "skipChangeCommits"])
-def test_what_has_no_effect_on_the_change_feed_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match=name):
-        parse({"readChangeFeed": "true", name: "true"}, "/t")
+def test_what_has_no_effect_on_the_change_feed_is_named_in_a_warning(name: str) -> None:
+    """delta-spark passes over it, too."""
+    with pytest.warns(SettingWarning, match=f"{name} of a stream has no effect beside readChangeFeed"):
+        assert parse({"readChangeFeed": "true", name: "true"}, "/t").read_change_feed
     assert parse({"readChangeFeed": "true", name: "false"}, "/t").read_change_feed
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.types import DataType, StructField, StructType, VariantType
+from pyspark.sql.types import DataType, StringType, StructField, StructType, VariantType
 
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, holds, nullable_type
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, START
@@ -26,16 +26,16 @@ _DEPENDS_ON_SESSION = frozenset({
 """Expressions that Spark calls deterministic although their value depends on the session, the time or the file."""
 
 
-def check_columns(spark: SparkSession, schema: StructType, table: str) -> None:
-    """Raises InvalidInput for a generated column or a default that Spark or delta-spark would refuse, Spark's ParseException for what is no expression."""
+def check_columns(spark: SparkSession, schema: StructType, table: str, statement: str) -> None:
+    """Raises InvalidInput for a generated column or a default of the statement that Spark or delta-spark would refuse, Spark's ParseException for what is no expression."""
     _check_generated(spark, schema, table)
     for field in schema.fields:
         if (text := field.metadata.get(CURRENT_DEFAULT)) is not None:
             if GENERATION_EXPRESSION in field.metadata:
-                raise _bad(field.name, str(text), "the column is generated from others", "GENERATED_COLUMN_WITH_DEFAULT_VALUE", table)
+                raise _bad(field.name, str(text), "the column is generated from others", named("GENERATED_COLUMN_WITH_DEFAULT_VALUE"), table)
             if START in field.metadata:
-                raise _bad(field.name, str(text), "the column is an identity column", "IDENTITY_COLUMN_WITH_DEFAULT_VALUE", table)
-            check_default(spark, field.name, field.dataType, str(text), table)
+                raise _bad(field.name, str(text), "the column is an identity column", named("IDENTITY_COLUMN_WITH_DEFAULT_VALUE"), table)
+            check_default(spark, field.name, field.dataType, str(text), table, statement)
 
 
 def _check_generated(spark: SparkSession, schema: StructType, table: str) -> None:
@@ -43,7 +43,7 @@ def _check_generated(spark: SparkSession, schema: StructType, table: str) -> Non
     generated = [f for f in schema.fields if GENERATION_EXPRESSION in f.metadata]
     if not generated:
         return
-    plain = [StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields if not {GENERATION_EXPRESSION, START} & f.metadata.keys()]
+    plain = [StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields if GENERATION_EXPRESSION not in f.metadata]
     inputs = spark.createDataFrame([], StructType(plain))
     for field in generated:
         _check(catalyst(spark), inputs, field, table)
@@ -60,7 +60,7 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
         frame = inputs.select(value.alias(field.name))
     except AnalysisException as e:
         if (e.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-            what = f"a generated column cannot use a column that is not there, another generated column or an identity column; it may use {', '.join(inputs.columns) or 'none'}"
+            what = f"a generated column cannot use a column that is not there or another generated column; it may use {', '.join(inputs.columns) or 'none'}"
             raise bad(what, "DELTA_INVALID_GENERATED_COLUMN_REFERENCES") from e
         raise
     plan = analyzed(frame)
@@ -115,29 +115,39 @@ def default_value(text: str | None, type_: DataType) -> Column:
     return F.lit(None).cast(type_) if text is None else F.expr(text).cast(type_)
 
 
-def check_default(spark: SparkSession, name: str, type_: DataType, text: str, table: str) -> None:
-    """Raises InvalidInput where `text` cannot be the default of a column of this type, Spark's ParseException for what is no expression."""
+def check_default(spark: SparkSession, name: str, type_: DataType, text: str, table: str, statement: str) -> None:
+    """Raises InvalidInput where `text` cannot be the default of a column of this type, Spark's ParseException for what is no expression.
+
+    `statement`: what the error's parameters call the statement, such as CREATE TABLE.
+    """
+
+    def bad(what: str, problem: str, **more: str) -> InvalidInput:
+        condition = named(f"INVALID_DEFAULT_VALUE.{problem}", statement=statement, colName=f"`{name}`", defaultValue=text, **more)
+        return _bad(name, text, what, condition, table)
+
     bridge, inputs = catalyst(spark), spark.createDataFrame([], StructType([]))
     try:
         frame = inputs.select(F.expr(text).alias(name))
     except AnalysisException as e:
         if (e.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-            raise _bad(name, text, "a default may use no column", "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION", table) from e
+            raise bad("a default may use no column", "NOT_CONSTANT") from e
         raise
     plan = analyzed(frame)
     if uses_variables(bridge, plan):
-        raise _bad(name, text, "a default may use no variable of a session", "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION", table)
+        raise bad("a default may use no variable of a session", "UNRESOLVED_EXPRESSION")
     if not plan.subqueriesAll().isEmpty() or any(bridge.subquery.hasSubquery(e) for e in bridge.list(plan.expressions())):
-        raise _bad(name, text, "it has a subquery", "INVALID_DEFAULT_VALUE.SUBQUERY_EXPRESSION", table)
+        raise bad("it has a subquery", "SUBQUERY_EXPRESSION")
     if class_name(plan) != "Project" or class_name(plan.child()) != class_name(analyzed(inputs)) or len(frame.columns) != 1:
-        raise _bad(name, text, "it is no value of one row: an aggregate, a window or a generator", "INVALID_DEFAULT_VALUE.NOT_CONSTANT", table)
+        raise bad("it is no value of one row: an aggregate, a window or a generator", "NOT_CONSTANT")
     if not plan.deterministic():
-        raise _bad(name, text, "it is not deterministic, so that two tries of one statement would differ", "INVALID_DEFAULT_VALUE.NON_DETERMINISTIC", table)
+        raise bad("it is not deterministic, so that two tries of one statement would differ", "NON_DETERMINISTIC")
     actual, wanted, types = bare(frame.schema.fields[0].dataType), bare(type_), bridge.data_type
-    if not bridge.cast.canANSIStoreAssign(types.fromJson(actual.json()), types.fromJson(wanted.json())):
-        raise _bad(name, text, f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}", "INVALID_DEFAULT_VALUE.DATA_TYPE", table)
-    if actual != wanted and _is_lost(spark, text, wanted):
-        raise _bad(name, text, f"it is no value of the column's type {wanted.simpleString()}", "INVALID_DEFAULT_VALUE.DATA_TYPE", table)
+    shown = {"expectedType": f'"{wanted.simpleString().upper()}"', "actualType": f'"{actual.simpleString().upper()}"'}
+    given, stored = types.fromJson(actual.json()), types.fromJson(wanted.json())
+    if not (bridge.cast.canANSIStoreAssign(given, stored) or (isinstance(actual, StringType) and bridge.cast.canAnsiCast(given, stored))):
+        raise bad(f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}", "DATA_TYPE", **shown)
+    if _is_lost(spark, text, wanted):
+        raise bad(f"it is no value of the column's type {wanted.simpleString()}", "DATA_TYPE", **shown)
 
 
 def _is_lost(spark: SparkSession, text: str, type_: DataType) -> bool:
@@ -146,5 +156,5 @@ def _is_lost(spark: SparkSession, text: str, type_: DataType) -> bool:
     return found is not None and bool(found["lost"])
 
 
-def _bad(name: str, text: str, what: str, error_class: str, table: str) -> InvalidInput:
-    return InvalidInput(f"Column {name!r} cannot have the default {text!r}: {what}", table=table, condition=named(error_class))
+def _bad(name: str, text: str, what: str, condition: Condition, table: str) -> InvalidInput:
+    return InvalidInput(f"Column {name!r} cannot have the default {text!r}: {what}", table=table, condition=condition)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F
@@ -27,6 +27,9 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
 from rowlock.protocol.column_values import Generated, Identity, generated_columns, identity_columns, refuse_explicit, refuse_update
 from rowlock.protocol.schema import quote
+
+ACTION = "__rowlock_action"
+"""The output of a MERGE that holds the index of the clause that applies to a row, -1 for none."""
 
 
 def generated_values(target: Target, given: Collection[str]) -> dict[str, Column]:
@@ -61,6 +64,18 @@ def with_recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str,
     bridge = resolver.bridge
     outputs = bridge.collapse_project.buildCleanedProjectList(outer.projectList(), outer.child().projectList())
     return bridge.dataframe(bridge.project(outputs, outer.child().child()), resolver.spark, frame._jdf.sparkSession())
+
+
+def values_not_set(tables: Target, rows: Sequence[Mapping[str, Any] | None]) -> dict[str, Column]:
+    """The generated columns that some clause does not set, computed only for the rows of these clauses."""
+    out = {}
+    for name, value in generated_values(tables, ()).items():
+        without = [n for n, r in enumerate(rows) if r is not None and name not in r]
+        if any(r is not None and name in r for r in rows):
+            value = F.when(F.col(ACTION).isin(without), value).otherwise(F.col(quote(name)))
+        if without:
+            out[name] = value
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +156,19 @@ def numbered_by(tables: Target, updates: Sequence[Inserting], inserts: Sequence[
 
 
 def numbered_inserts(
-    evaluator: Evaluator, tables: Target, columns: Numbered, source: Source, inserts: Resolved, attributes: JavaObject, session: JavaObject
+    evaluator: Evaluator,
+    resolver: Resolver,
+    tables: Target,
+    columns: Numbered,
+    source: Source,
+    inserts: Resolved,
+    attributes: JavaObject,
+    clauses: Sequence[Inserting],
+    session: JavaObject,
 ) -> Resolved:
-    """The outputs of a MERGE's inserts with numbers in the identity columns where no clause sets them; reserves one for each row of the source.
+    """The outputs of a MERGE's inserts with numbers in the identity columns where no clause sets them, and with what is generated from these.
 
-    They lie beyond what clauses set, as with delta-spark.  `attributes`: those of the source, and the number of its row.
+    Reserves a number for each row of the source; they lie beyond what clauses set, as with delta-spark.  `attributes`: those of the source, and the number of its row.
     """
     if not columns:
         return inserts
@@ -158,4 +181,8 @@ def numbered_inserts(
     numbers = [(given[c].otherwise(n) if c in given else n).alias(c.name) for c, _ in columns for n in (_number(c, firsts, row),)]
     for (column, _), number in zip(columns, bridge.list(analyzed(rows.select(*numbers)).projectList()), strict=True):
         outputs[names.index(column.name)] = number
-    return replace(inserts, outputs=bridge.seq(outputs))
+    if not tables.generated:
+        return replace(inserts, outputs=bridge.seq(outputs))
+    frame = bridge.dataframe(bridge.project(bridge.seq(outputs), analyzed(rows)), evaluator.spark, session)
+    computed = with_recomputed(resolver, frame, values_not_set(tables, [dict.fromkeys(c.sets) for c in clauses]))
+    return replace(inserts, outputs=analyzed(computed).projectList())

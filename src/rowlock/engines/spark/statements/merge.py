@@ -30,8 +30,9 @@ from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.driver_rows import Addressed, Found, Ways, addressed
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, inserted_origin, stored_origin, stored_source_rows
+from rowlock.engines.spark.statements.computed_columns import ACTION
 from rowlock.engines.spark.statements.constraint_checks import check_table, written_block
-from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
+from rowlock.engines.spark.statements.merge_plan import Clause, MergePlan
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches
 from rowlock.limits import limits

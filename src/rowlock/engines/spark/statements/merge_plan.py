@@ -42,14 +42,12 @@ from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import key_columns, translated
 from rowlock.engines.spark.catalyst.types import columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.statements.computed_columns import generated_values, numbered_by, numbered_inserts, with_recomputed
+from rowlock.engines.spark.statements.computed_columns import ACTION, numbered_by, numbered_inserts, values_not_set, with_recomputed
 from rowlock.engines.spark.statements.sources import Source, frame_of_now, pin, versions_read
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import predicates as ir
-from rowlock.protocol.schema import RESERVED_PREFIX, ROW_INDEX, ColumnPath, StructType, column_path, quote, reserved_names
-
-ACTION = "__rowlock_action"
+from rowlock.protocol.schema import RESERVED_PREFIX, ROW_INDEX, ColumnPath, StructType, column_path, reserved_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +209,7 @@ def merge_statement(
     alone = parts[1][0].resolved(parts[1][1], beside=tables.address) if clauses.not_matched_by_source else None
     inserts = parts[-1][0].resolved(parts[-1][1], beside=(tables.source_row,)) if clauses.not_matched else None
     insert_side = bridge.seq([*source_resolver.attributes(), tables.source_row])
-    inserts = inserts and numbered_inserts(evaluator, tables, numbered, held, inserts, insert_side, session)
+    inserts = inserts and numbered_inserts(evaluator, source_resolver, tables, numbered, held, inserts, insert_side, inserting, session)
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
         session=session,
@@ -318,25 +316,13 @@ def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alia
 
     action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
     frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
-    return with_recomputed(resolver, frame, _computed(tables, rows))
+    return with_recomputed(resolver, frame, values_not_set(tables, rows))
 
 
 def _of_new_rows(tables: Target) -> Mapping[str, Column]:
     """What the columns that an insert does not name are: their defaults, or null."""
     types = {f.name: f.dataType for f in tables.schema.fields}
     return {**tables.nulls, **{name: default_value(text, types[name]).alias(name) for name, text in tables.defaults.items()}}
-
-
-def _computed(tables: Target, rows: Sequence[dict[str, Column] | None]) -> dict[str, Column]:
-    """The generated columns that some clause does not set, computed only for the rows of these clauses."""
-    out = {}
-    for name, value in generated_values(tables, ()).items():
-        without = [n for n, r in enumerate(rows) if r is not None and name not in r]
-        if any(r is not None and name in r for r in rows):
-            value = F.when(F.col(ACTION).isin(without), value).otherwise(F.col(quote(name)))
-        if without:
-            out[name] = value
-    return out
 
 
 def _new_value(name: str, conditions: Sequence[Column | None], rows: Sequence[dict[str, Column] | None], own: Mapping[str, Column], tables: Target) -> Column:

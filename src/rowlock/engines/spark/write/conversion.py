@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.types import StructField, StructType
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog import ParquetTable
+from rowlock.engines.spark.catalog import Name, ParquetTable
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import local_frame
@@ -70,10 +70,14 @@ def parquet_folder(evaluator: Evaluator, partitions: StructType, listed: Parquet
 
 
 def folder_in(spark: SparkSession, identifier: str) -> tuple[str, str | None]:
-    """(format, path) of an identifier such as parquet.`/path` or delta.`/path`; the path is None for a name in the catalog.  Raises Spark's ParseException."""
+    """(format, path) of an identifier such as parquet.`/path` or delta.`/path`; the path is None for a name in the catalog, which may have a schema `parquet`.
+
+    Raises Spark's ParseException.
+    """
     parts = catalyst(spark).list(spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(identifier))
     first = str(parts[0]).lower()
-    return first, str(parts[1]) if len(parts) == 2 and first in ("parquet", *paths.FORMATS) else None
+    is_folder = len(parts) == 2 and (first in paths.FORMATS or (first == "parquet" and Name(spark, identifier).entry() is None))
+    return first, str(parts[1]) if is_folder else None
 
 
 def _check_partitions(listed: ParquetTable, files: Sequence[AddFile], root: str) -> None:
