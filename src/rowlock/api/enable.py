@@ -55,7 +55,7 @@ def enable(spark: SparkSession) -> SparkSession:
     check_classic(expressions.session(spark, "spark"), "rowlock.enable")
     with _enabling:
         session.enable(spark, answers.ANSWERS)
-        insert.refuse_options(_is_delta)
+        insert.pass_on_options(_is_delta)
     return spark
 
 

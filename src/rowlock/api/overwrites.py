@@ -16,7 +16,7 @@ from rowlock.api import expressions
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.row_writes import Stage
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.plan import Matching, Overwrite
 from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
@@ -40,7 +40,8 @@ def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alia
     if using is not None and (not columns or not all(c.strip() for c in columns)):
         raise InvalidInput("replace_using must not contain empty column names", table=path, condition=named("DELTA_ILLEGAL_OPTION"))
     if on is not None and using is not None:
-        raise InvalidInput("replace_on and replace_using do not go together: each says what is replaced", table=path)
+        text = "replace_on and replace_using do not go together: each says what is replaced"
+        raise InvalidInput(text, table=path, condition=_incompatible("replaceOn", "replace_using"))
     if alias is not None:
         arguments.text(alias, "target_alias")
         if on is None:
@@ -73,15 +74,32 @@ def overwrite_of(
     chosen = [name for name, is_given in given.items() if is_given]
     if not arguments.flag(data_change, "data_change"):
         if mode != "overwrite" or (chosen and chosen != ["replace_where"]) or isinstance(where, Column):
-            raise InvalidInput("data_change=False goes with mode='overwrite' and at most a replace_where as text: it compacts files", table=path)
+            text = "data_change=False goes with mode='overwrite' and at most a replace_where as text: it compacts files"
+            raise InvalidInput(text, table=path, condition=_incompatible("dataChange", by_match) if matching is not None and mode == "overwrite" else None)
         return Overwrite(where, same=True)
     if chosen and mode != "overwrite":
         raise InvalidInput(f"{chosen[0]} goes with mode='overwrite', not with mode={mode!r}", table=path)
     if len(chosen) > 1:
-        raise InvalidInput(f"{chosen[0]} and {chosen[1]} do not go together: each says what is replaced", table=path)
+        text = f"{chosen[0]} and {chosen[1]} do not go together: each says what is replaced"
+        raise InvalidInput(text, table=path, condition=_apart(chosen, by_match))
     if mode != "overwrite" or chosen or partition_mode is not None:
         return Overwrite(where, dynamic=partition_mode == "dynamic", schema=overwrite_schema, matching=matching)
     return Overwrite(dynamic=is_dynamic(spark))
+
+
+def _apart(chosen: Sequence[str], by_match: str) -> Condition | None:
+    """Delta's condition for two arguments that each say what is replaced; None where it has none."""
+    if by_match not in chosen:
+        return None
+    if "overwrite_schema" in chosen:
+        return _incompatible("overwriteSchema", by_match)
+    kind = "OVERWRITE_BY_FILTER" if "replace_where" in chosen else "DYNAMIC_PARTITION_OVERWRITE"
+    return named(f"DELTA_{kind}_INCOMPATIBLE_REPLACE_ON_OR_USING")
+
+
+def _incompatible(option: str, by_match: str) -> Condition:
+    second = "replaceUsing" if by_match == "replace_using" else "replaceOn"
+    return named("DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=option, secondDeltaOption=second)
 
 
 def is_dynamic(spark: SparkSession) -> bool:

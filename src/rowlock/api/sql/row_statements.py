@@ -70,14 +70,22 @@ def merge(target: Target, plan: Any) -> DataFrame:
 
 
 def insert(target: Target, plan: Any) -> None:
-    """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions; anew where columns were renamed meanwhile."""
+    """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions; anew where columns were renamed meanwhile.
+
+    `df.write.insertInto(t)` is one, too, with the writer's options.
+    """
     nodes = target.nodes
     if nodes.has_method(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
         target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
-    evolving = (nodes.has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())) or evolves({})
+    query, given_options = query_of(nodes, plan, target.handle.state.refresh)
+    options = write_arguments(given_options, target.path, replaces=bool(plan.overwrite()))
+    if options.pop("overwrite_schema", False):
+        target.refuse("with overwriteSchema", "Use saveAsTable: insertInto takes the table's columns")
+    evolving = (nodes.has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())) or evolves(options)
+    options.pop("merge_schema", None)
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
-    rows = nodes.frame(query_of(nodes, plan, target.path, target.handle.state.refresh))
+    rows = nodes.frame(query)
     spec = nodes.mapping(plan.partitionSpec())
     table = target.table().toDF()
     partitions = {c.lower() for c in target.head.partition_columns}
@@ -88,16 +96,27 @@ def insert(target: Target, plan: Any) -> None:
             condition=named("NON_PARTITION_COLUMN", columnName=quote(other[0])),
         )
     fixed = {name: value.get() for name, value in spec.items() if value.isDefined()}  # None for NULL; the others are columns of the query, in the table's order
-    dynamic = bool(plan.overwrite()) and len(fixed) < len(partitions) and is_dynamic(target.spark)
-    how: dict[str, Any] = {"mode": "overwrite" if plan.overwrite() else "append"}
-    if plan.overwrite() and not dynamic:
-        how["partition_overwrite_mode"] = "static"
+    chosen = any(name.startswith("replace_") for name in options)
+    asked = options.get("partition_overwrite_mode") == "dynamic" or is_dynamic(
+        target.spark
+    )  # as with delta-spark, a session's `dynamic` outdoes the option here
+    dynamic = bool(plan.overwrite()) and len(fixed) < len(partitions) and asked and not chosen
+    how: dict[str, Any] = {"mode": "overwrite" if plan.overwrite() else "append", **options}
+    if plan.overwrite() and not chosen:
+        how["partition_overwrite_mode"] = "dynamic" if dynamic else "static"
     given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
     others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
     names = given or (list(rows.columns) if plan.byName() else others)
     if evolving and not given:  # the columns beyond those of the table are new, under their own names
         names = [*names, *rows.columns[len(names) :]]
     check_given(target, (*names, *fixed))
+    moved = {n.lower() for pair in zip(rows.columns, names, strict=False) if pair[0].lower() != pair[1].lower() for n in pair}
+    asked_by = " ".join((str(options.get("replace_on", "")), *options.get("replace_using", ()))).lower()
+    if any(name in asked_by for name in moved):
+        target.refuse(
+            "with replaceOn or replaceUsing",
+            "Name the columns of the rows as the table does: by their own names another column would be meant than by position",
+        )
     rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving, listed=bool(given))
     where: Column | None = None
     for name, value in fixed.items():
@@ -116,9 +135,9 @@ def _write(target: Target, rows: DataFrame, where: Column | None, *, evolving: b
     """Writes the rows of an INSERT: as a transaction of its own, or in the one that is open."""
     table = target.changed()
     if not isinstance(table, DeltaTransaction):
-        frames.write(rows, target.path, replace_where=where, merge_schema=evolving, mode=mode, **how)
-    elif evolving or dynamic:
-        target.refuse("with new columns or dynamic partitions in a transaction over several tables", "Make it a statement of its own")
+        frames.write(rows, target.path, merge_schema=evolving, mode=mode, **(how if where is None else {**how, "replace_where": where}))
+    elif evolving or dynamic or how.keys() - {"partition_overwrite_mode"}:
+        target.refuse("with new columns, dynamic partitions or options in a transaction over several tables", "Make it a statement of its own")
     elif mode == "append":
         table.append(rows)
     else:

@@ -133,7 +133,8 @@ def fitted(
         condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(twice[-1])) if listed else duplicate
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path, condition=condition)
     _, alias = target.nodes.without_alias(analyzed(rows))
-    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
+    by_name_of_fields = by_name or (False if listed else None)
+    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name_of_fields, fills=fills)
     out = (
         relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
     )  # with the metadata that the table gets with a new column

@@ -1,16 +1,17 @@
 """INSERT: its static partitions, the word DEFAULT by Spark's own rule, and the casts of its rows to a table's columns by the session's store assignment policy.
 
 Under the policy ANSI values of any type that can be cast are stored, too, as delta-spark does: '7' in a column of numbers.  A value that is none raises.
-`insertInto` on a Delta table refuses options: Spark drops them, so that `replaceWhere`, say, would replace all rows.
-Spark's statement has no room for them, so PySpark's own method is wrapped, once for the process; it looks at sessions with Rowlock alone.
+Spark drops the options of `insertInto` for its own tables, as which it sees ours, so that `replaceWhere`, say, would replace all rows.
+Its statement has no room for them, so PySpark's own method is wrapped, once for the process, and leaves them to the thread that runs the statement.
 What a client of a Connect server asks for never passes there: on a server the client's request is looked up, which has them.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, MapType, NullType, StringType, StructField, StructType, VariantType
@@ -23,7 +24,7 @@ from rowlock.engines.spark.read.scan import empty_frame, table_schema
 from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.session import is_enabled
-from rowlock.exceptions import ConstraintViolated, SchemaMismatch, UnsupportedFeature
+from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.schema import quote
 
@@ -46,26 +47,40 @@ def partition_literal(table: DataFrame, name: str, value: str | None, path: str,
     return literal, F.col(quote(field.name)).eqNullSafe(literal)
 
 
-def query_of(nodes: Nodes, insert: JavaObject, path: str, newest: Callable[[], Snapshot]) -> JavaObject:
-    """The query of an INSERT with the word DEFAULT replaced by the default of the column that it is for; null where it has none.
-
-    Raises UnsupportedFeature where the INSERT is the `insertInto` of a client of a Connect server, with options.
-    """
-    _refuse_options_of_client(nodes.spark, path)
+def query_of(nodes: Nodes, insert: JavaObject, newest: Callable[[], Snapshot]) -> tuple[JavaObject, dict[str, str]]:
+    """The query of an INSERT with the word DEFAULT replaced by the default of the column that it is for, null where it has none; and the options of an `insertInto`."""
+    options = _options_of_insert_into(nodes.spark)
     if DEFAULT not in str(insert.query().toString()).upper():
-        return insert.query()
+        return insert.query(), options
     relation = analyzed(empty_frame(nodes.spark, table_schema(newest())))
     parts = [relation if n == 0 else insert.productElement(n) for n in range(insert.productArity())]
     analysis = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
     rule = analysis.ResolveColumnDefaultInCommandInputQuery(nodes.spark._jsparkSession.sessionState().catalogManager())
-    return rule.apply(insert.copy(*parts)).query()
+    return rule.apply(insert.copy(*parts)).query(), options
 
 
 _NESTED = (StructType, ArrayType, MapType)
 
 
-def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool = False, fills: bool = False) -> DataFrame:
-    """The rows under these columns, by position; with `by_name`, fields within structs by their names.  With `fills` fields that structs lack are null.
+def _goes_by_name(rows: DataFrame, columns: Sequence[StructField]) -> bool:
+    """Whether an INSERT by position matches the fields of structs by their names, as delta-spark does: where the rows have the columns' names, and none is cast."""
+    return rows.columns == [c.name for c in columns] and all(_holds(f.dataType, bare(c.dataType)) for f, c in zip(rows.schema.fields, columns, strict=True))
+
+
+def _holds(have: DataType, want: DataType) -> bool:
+    """Whether a value has all fields that are wanted, in any order, and each the wanted type."""
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        given = {f.name: f.dataType for f in have.fields}
+        return all(f.name in given and _holds(given[f.name], f.dataType) for f in want.fields)
+    if isinstance(have, ArrayType) and isinstance(want, ArrayType):
+        return _holds(have.elementType, want.elementType)
+    if isinstance(have, MapType) and isinstance(want, MapType):
+        return _holds(have.keyType, want.keyType) and _holds(have.valueType, want.valueType)
+    return have == want
+
+
+def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool | None = False, fills: bool = False) -> DataFrame:
+    """The rows under these columns, by position; with `by_name`, fields within structs by their names; None decides it as delta-spark does.  With `fills` fields that structs lack are null.
 
     Raises Spark's AnalysisException for a type that may not be stored in a column's.
 
@@ -76,6 +91,7 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     schema = nullable(StructType([StructField(f.name, BooleanType() if f.name in nulls else bare(f.dataType), True) for f in columns]))
     wanted = analyzed(empty_frame(spark, schema)).output()
     conf = spark._jsparkSession.sessionState().conf()
+    by_name = _goes_by_name(rows, columns) if by_name is None else by_name
     rows = _filled(rows, schema) if fills else rows
     rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
     if by_name and rows.columns != schema.names:  # spelled otherwise, which Spark heeds where the session does
@@ -145,12 +161,14 @@ def _stored_type(bridge: Catalyst, actual: DataType, wanted: DataType, by_name: 
 
 
 _HARMLESS = frozenset(("path", "header", "inferschema"))
+_GIVEN = "rowlock.insertInto"
+"""The local property of a thread in the JVM that holds the options of the `insertInto` that it runs."""
 _TAGS, _OF_CONNECT = "spark.job.tags", "SparkConnect_OperationTag"
 """A thread that runs what a client asked for has a tag that names the request."""
 _watched = False
 
 
-def refuse_options(is_delta: Callable[[SparkSession, str], bool]) -> None:
+def pass_on_options(is_delta: Callable[[SparkSession, str], bool]) -> None:
     """Wraps `DataFrameWriter.insertInto`, unless it is wrapped; `is_delta` says whether a name of the catalog is a Delta table's."""
     global _watched
     if _watched:
@@ -160,43 +178,38 @@ def refuse_options(is_delta: Callable[[SparkSession, str], bool]) -> None:
     @functools.wraps(plain)
     def insert_into(self: DataFrameWriter, tableName: str, overwrite: bool | None = None) -> None:
         spark: SparkSession = self._spark
-        if is_enabled(spark) and (given := _options(self, spark)) and is_delta(spark, tableName):
-            _refuse(given[0], tableName)
-        plain(self, tableName, overwrite)
+        if not (is_enabled(spark) and (given := _options(self, spark)) and is_delta(spark, tableName)):
+            return plain(self, tableName, overwrite)
+        spark.sparkContext.setLocalProperty(_GIVEN, json.dumps(given))
+        try:
+            plain(self, tableName, overwrite)
+        finally:
+            spark._jsc.setLocalProperty(_GIVEN, None)
 
     DataFrameWriter.insertInto = insert_into  # type: ignore[method-assign]
     _watched = True
 
 
-def _options(writer: DataFrameWriter, spark: SparkSession) -> list[str]:
-    """The names of the options that a writer was given, but for those that mean nothing for any table."""
+def _options(writer: DataFrameWriter, spark: SparkSession) -> dict[str, str]:
+    """The options that a writer was given, but for those that mean nothing for any table."""
     jwriter: Any = writer._jwrite
-    names = [str(pair._1()) for pair in catalyst(spark).list(jwriter.extraOptions().originalMap().toSeq())]
-    return sorted(n for n in names if n.lower() not in _HARMLESS)
+    pairs = [(str(pair._1()), str(pair._2())) for pair in catalyst(spark).list(jwriter.extraOptions().originalMap().toSeq())]
+    return {name: value for name, value in pairs if name.lower() not in _HARMLESS}
 
 
-def _refuse_options_of_client(spark: SparkSession, table: str) -> None:
-    """Raises UnsupportedFeature where the INSERT that this thread runs is the `insertInto` of a client of a Connect server, with options."""
+def _options_of_insert_into(spark: SparkSession) -> dict[str, str]:
+    """The options of the `insertInto` whose INSERT this thread runs, its own or that of a client of a Connect server; none for an INSERT of SQL."""
+    if (given := spark.sparkContext.getLocalProperty(_GIVEN)) is not None:
+        return json.loads(given)  # type: ignore[no-any-return]
     tags = str(spark.sparkContext.getLocalProperty(_TAGS) or "").split(",")
     if not any(tag.startswith(_OF_CONNECT) for tag in tags):
-        return
+        return {}
     bridge = catalyst(spark)
     running = module(bridge.jvm, CONNECT_SERVICE).executionManager().listExecuteHolders()
     for holder in bridge.list(running):
         if str(holder.jobTag()) not in tags:
             continue  # another's request
         write = holder.request().getPlan().getCommand().getWriteOperation()
-        inserts = str(write.getTable().getSaveMethod().name()).endswith("INSERT_INTO")
-        given = sorted(str(n) for n in write.getOptionsMap() if str(n).lower() not in _HARMLESS)
-        if inserts and given:
-            _refuse(given[0], table)
-
-
-def _refuse(option: str, table: str) -> NoReturn:
-    raise UnsupportedFeature(
-        f"The option {option} before insertInto is refused: Spark drops it. Use saveAsTable, writeTo(...).overwrite(condition) or "
-        "INSERT INTO ... REPLACE WHERE, or leave it out",
-        feature=f"option {option} of insertInto",
-        access="write",
-        table=table,
-    )
+        if str(write.getTable().getSaveMethod().name()).endswith("INSERT_INTO"):
+            return {str(n): str(v) for n, v in dict(write.getOptionsMap()).items() if str(n).lower() not in _HARMLESS}
+    return {}
