@@ -40,7 +40,7 @@ def test_groups_and_markers_are_commits_to_everybody(spark: Any, table_path: str
     expected = sorted([*range(5), *range(10, 15)])
     assert sorted(r["n"] for r in spark.read.format("delta").load(table_path).collect()) == expected
     said = [(r["version"], r["operation"], r["isBlindAppend"]) for r in spark.sql(f"DESCRIBE HISTORY delta.`{table_path}`").collect()]
-    assert said == [(2, ABORT, False), (1, "WRITE", True), (0, "WRITE", False)]
+    assert said == [(2, ABORT, False), (1, "WRITE", True), (0, "WRITE", True)]
     for history in (spark.sql(f"DESCRIBE HISTORY delta.`{table_path}`"), rowlock.DeltaTable.forPath(spark, table_path).history()):
         _, group, first = history.collect()
         assert group["operationParameters"]["participants"].startswith("5 appends in one commit: 5 by ") and "participants" not in first["operationParameters"]

@@ -93,8 +93,9 @@ def _apart(chosen: Sequence[str], by_match: str) -> Condition | None:
         return None
     if "overwrite_schema" in chosen:
         return _incompatible("overwriteSchema", by_match)
-    kind = "OVERWRITE_BY_FILTER" if "replace_where" in chosen else "DYNAMIC_PARTITION_OVERWRITE"
-    return named(f"DELTA_{kind}_INCOMPATIBLE_REPLACE_ON_OR_USING")
+    if "replace_where" in chosen:
+        return named("DELTA_OVERWRITE_BY_FILTER_INCOMPATIBLE_REPLACE_ON_OR_USING")
+    return named("DELTA_DYNAMIC_PARTITION_OVERWRITE_INCOMPATIBLE_REPLACE_ON_OR_USING")
 
 
 def _incompatible(option: str, by_match: str) -> Condition:

@@ -109,17 +109,17 @@ def check_retyped(metadata: Metadata, before: StructType, after: StructType, tab
             text = f"Column {path[0]} is generated: its type is that of its expression, {types['expressionType']}, and does not become {types['columnType']}"
             mismatch = named("DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH", columnName=path[0], **types)
             raise StatementRefused(text, what="generated column", table=table, condition=mismatch)
-        for what, kind, texts, parameter in (
-            ("CHECK constraint", "CONSTRAINT", checks, "constraints"),
-            ("generated column", "GENERATED_COLUMNS", generated, "generatedColumns"),
+        of_generated = "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", "DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH"
+        for what, texts, parameter, said, given in (
+            ("CHECK constraint", checks, "constraints", "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE", "DELTA_CONSTRAINT_DATA_TYPE_MISMATCH"),
+            ("generated column", generated, "generatedColumns", *of_generated),
         ):
             if not (found := [shown for shown, text in texts if names_column(text, path)]):
                 continue
             name, types = ".".join(path), {"columnType": type_name(old, sql=True).upper(), "dataType": type_name(new, sql=True).upper()}
             text = f"Column {name} stays {types['columnType']}, and does not become {types['dataType']}: a {what} names it, {'; '.join(found)}. Drop that first"
-            condition = f"DELTA_{kind}_{'DEPENDENT_COLUMN_CHANGE' if altered else 'DATA_TYPE_MISMATCH'}"
-            given = {"columnName": name, parameter: "\n".join(found)} | ({} if altered else types)
-            raise StatementRefused(text, what=what, table=table, condition=named(condition, **given))
+            parameters = {"columnName": name, parameter: "\n".join(found)} | ({} if altered else types)
+            raise StatementRefused(text, what=what, table=table, condition=named(said if altered else given, **parameters))
 
 
 _TOKEN = re.compile(

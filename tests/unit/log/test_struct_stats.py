@@ -61,7 +61,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, policy: str, as_json: str
         "delta.checkpoint.writeStatsAsJson": as_json,
         "delta.checkpointInterval": "2",
         "delta.columnMapping.mode": mapping,
-        **({"delta.dataSkippingNumIndexedCols": "-1"} if mapping == "none" else {"delta.dataSkippingStatsColumns": "st.`b.c`.x,n,t,void,list"}),
+        **({"delta.dataSkippingNumIndexedCols": "-1"} if mapping == "none" else {"delta.dataSkippingStatsColumns": "st.`b.c`.x,n,t"}),
     }
     path = str(tmp_path / "t")
     rowlock.append(path, ROWS, partition_by=["p", "day"], properties=properties)

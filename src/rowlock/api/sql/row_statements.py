@@ -97,9 +97,7 @@ def insert(target: Target, plan: Any) -> None:
         )
     fixed = {name: value.get() for name, value in spec.items() if value.isDefined()}  # None for NULL; the others are columns of the query, in the table's order
     chosen = any(name.startswith("replace_") for name in options)
-    asked = options.get("partition_overwrite_mode") == "dynamic" or is_dynamic(
-        target.spark
-    )  # as with delta-spark, a session's `dynamic` outdoes the option here
+    asked = options.get("partition_overwrite_mode") == "dynamic" or is_dynamic(target.spark)  # a session's `dynamic` outdoes the option, as with delta-spark
     dynamic = bool(plan.overwrite()) and len(fixed) < len(partitions) and asked and not chosen
     how: dict[str, Any] = {"mode": "overwrite" if plan.overwrite() else "append", **options}
     if plan.overwrite() and not chosen:
