@@ -32,6 +32,8 @@ class SerialTable:
     generated: dict[str, str] = field(default_factory=dict)
     """The expression of each column that is computed from others, in every new row."""
     _changes: list[tuple[Row | None, Row | None]] = field(default_factory=list)
+    inserting: list[int] = field(default_factory=list)
+    """Which rows of its source the MERGE that `touched` was asked of would insert: two of them may look the same."""
 
     def run(self, *scripts: Script) -> None:
         """Runs the statements of one transaction; on an error the table stays as it was."""
@@ -84,7 +86,7 @@ class SerialTable:
 
     def touched(self, script: Script) -> list[tuple[Row | None, Row | None]]:
         """(old row, new row) of each row that a statement would change, None for one that is not there."""
-        self._changes = []
+        self._changes, self.inserting = [], []
         self._after(script)
         return self._changes
 
@@ -151,6 +153,7 @@ class SerialTable:
         for n, row in enumerate(source):
             if n not in met and (new := self._inserted(row, merge.of("not matched"))) is not None:
                 out.append(new)
+                self.inserting.append(n)
         return out
 
     def _matched(self, row: Row, source: Row | None, clauses: Sequence[Clause]) -> Row | None:

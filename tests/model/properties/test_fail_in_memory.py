@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 
 from model.properties.histories import COLUMNS, History, histories
 from model.schedules.in_memory import NO_LANE, InMemory
 from model.schedules.play import audit, schema_string
 from rowlock.exceptions import ConstraintViolated, DeltaConcurrentModificationException
-from rowlock_simulation.memory.sql.script import Append, Optimize, Overwrite, Script
+from rowlock_simulation.memory.sql.script import Append, Clause, Merge, Optimize, Overwrite, Script
 from rowlock_simulation.memory.statements import commit, stage
 from rowlock_simulation.serial import SerialTable, bag
 
@@ -42,7 +42,7 @@ class Fail:
 
     def changes(self, script: Script) -> Counter[str] | None:
         try:
-            return Counter(map(str, self.serial.touched(script)))
+            return Counter(map(str, self.serial.touched(script))) + Counter(f"source row {n}" for n in self.serial.inserting)
         except ConstraintViolated:
             return None
 
@@ -83,7 +83,14 @@ def test_what_commits_is_serial(granularity: str) -> None:
     check()
 
 
+_OTHER_SOURCE_ROW = Merge(
+    ("k", "v", "w", "p"), ((0, 0, 0, 0), (0, 0, 0, 1)), "t.p = s.p AND t.v > s.v", (Clause("not matched", "insert", "s.k <> 5", (("k", "(s.k + 1) % 7"),)),)
+)
+"""After the winner below another row of the source is inserted, which looks the same."""
+
+
 @given(history=histories().filter(lambda h: not isinstance(h.program[0], Append | Optimize)))
+@example(history=History(frozenset(), False, True, (((0, 0, 0, 0), (0, 1, 5, 1)),), (), (_OTHER_SOURCE_ROW,), ((Overwrite(((0, 1, 1, 0),)),),)))
 @SETTINGS
 def test_by_row_it_raises_exactly_when_something_would_change(history: History) -> None:
     raised, differs = Fail(history, "row").play()
