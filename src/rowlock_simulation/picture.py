@@ -9,15 +9,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import get_args
 
 from rowlock_simulation.memory.sql.script import render
 from rowlock_simulation.outcome import Outcome
+from rowlock_simulation.plan import FaultKind
 from rowlock_simulation.run import Result
 from rowlock_simulation.scheduler import Trace
 
 _LEFT, _TOP, _LANE, _WIDTH, _LETTER = 130, 64, 66, 1180, 6.3
 _PUT = re.compile(r"(?:create|claim|link|late claim|rename) \S*?(\d{20})\.json(?:: (.+))?$")
 _MADE, _REFUSED = (None, "done", "sent twice"), ("AlreadyExistsError", "PreconditionError", "ClientError")
+_FAULTS = frozenset(get_args(FaultKind))
 _ENDS = {"committed": "won", "nothing": "idle", "failed": "failed", "crashed": "crashed", "interrupted": "crashed"}
 _STYLE = """text { font: 12px system-ui, sans-serif; fill: #1f2328 } .small { fill: #59636e; font-size: 11px } .fault { fill: #b3261e; font-size: 11px }
 .won { fill: #c8e6c9 } .idle { fill: #e3e7ee } .failed { fill: #ffd9c7 } .crashed { fill: none; stroke: #b3261e; stroke-dasharray: 4 3 }
@@ -50,7 +53,7 @@ def puts(trace: Trace) -> list[Put]:
 
 def drawn(result: Result) -> str:
     """The schedule as the text of an SVG file."""
-    trace, actors = result.trace, [a.name for a in result.plan.actors]
+    trace, actors, tried = result.trace, [a.name for a in result.plan.actors], puts(result.trace)
     first = next((n for n, (_, actor, _) in enumerate(trace) if actor in actors), 0)
     last = max((n for n, (_, actor, _) in enumerate(trace) if actor in actors), default=0)
     scale = (_WIDTH - _LEFT - 20) / max(1, last - first)
@@ -61,7 +64,7 @@ def drawn(result: Result) -> str:
     lanes = {actor.name: _TOP + _LANE * n for n, actor in enumerate(result.plan.actors)}
     height = _TOP + _LANE * len(lanes) + 26
     parts = [f'<text x="10" y="20" font-weight="600">World {result.plan.world}, seed {result.plan.seed}: {escape(result.plan.theme)}</text>']
-    for put in puts(trace):
+    for put in tried:
         if put.won and put.step >= first:
             parts.append(f'<line x1="{x(put.step)}" x2="{x(put.step)}" y1="{_TOP - 14}" y2="{height - 26}" class="version"/>')
             parts.append(f'<text x="{x(put.step)}" y="{_TOP - 18}" text-anchor="middle" class="small">{put.version}</text>')
@@ -73,7 +76,7 @@ def drawn(result: Result) -> str:
             parts += _bar(x(begin), x(end), y, outcome)
         parts += [f'<line x1="{x(n)}" x2="{x(n)}" y1="{y + 16}" y2="{y + 21}" class="call"/>' for n in steps if ": " in trace[n][2]]
         parts += _faults(trace, steps, y, x)
-    for put in puts(trace):
+    for put in tried:
         if put.actor in lanes:
             parts.append(f'<circle cx="{x(put.step)}" cy="{lanes[put.actor] + 11}" r="5" class="{"put" if put.won else "lost"}"/>')
     parts += _legend(height - 8)
@@ -111,14 +114,6 @@ def _faults(trace: Trace, steps: Sequence[int], y: int, x: Callable[[int], float
             at = max(free, x(n) - len(kind) * _LETTER / 2)
             yield f'<text x="{round(at, 1)}" y="{y + 41}" class="fault">{kind}</text>'
             free = at + (len(kind) + 2) * _LETTER
-
-
-_FAULTS = frozenset(
-    (
-        *("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after"),
-        *("stall", "partition", "interrupt", "clock jump", "disk error", "disk full", "done and denied", "power loss"),
-    )
-)
 
 
 def _legend(y: int) -> Iterable[str]:

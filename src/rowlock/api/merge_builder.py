@@ -288,13 +288,13 @@ class DeltaMergeBuilder:
             return self._executed(self._evolves or settings().flag("schema.autoMerge.enabled"), pinned)
 
     def _executed(self, evolves: bool, pinned: list[Any]) -> DataFrame:
-        clauses, new = self._clauses.evolving() if evolves else self._clauses, set[str]()
+        clauses, new = self._clauses.evolving() if evolves else self._clauses, list[str]()
 
         def wider(snapshot: Snapshot) -> Metadata:
             found = widened_metadata(snapshot, clauses.columns_set(self._source, self._alias)) if evolves else snapshot.metadata
+            new[:] = [] if found is snapshot.metadata else [n for n in parse_schema(found.schema_string).names if snapshot.schema.find(n) is None]
             if found is not snapshot.metadata:
                 self._handle.planner.check_columns_of_now(snapshot, self._source, self._condition, clauses, self._alias)
-                new.update(name for name in parse_schema(found.schema_string).names if snapshot.schema.find(name) is None)
             return found
 
         def plan(planner: Planner, snapshot: Snapshot) -> Planned:

@@ -97,23 +97,21 @@ def names_column(expression: str, path: Sequence[str]) -> bool:
 def check_retyped(metadata: Metadata, before: StructType, after: StructType, table: str, *, altered: bool) -> None:
     """Raises StatementRefused where a place has another type in `after`, and a check or a generated column names it: what was true of a row, or computed
     from it, need not be so under another type.  `altered`: whether a statement says the type, or the rows of a write have it."""
-    checks = [
-        (f"{CONSTRAINT_PREFIX}{c.name} -> {c.expression}", c.expression)
-        for c in checks_of(metadata, before, table)
-        if c.feature not in (CHAR_VARCHAR, GENERATED)
-    ]
-    generated = [(f"{g.name} -> {g.expression}", g.expression) for g in generated_columns(before)]
+    stated = [c for c in checks_of(metadata, before, table) if c.feature not in (CHAR_VARCHAR, GENERATED)]
+    checks = [(f"{CONSTRAINT_PREFIX}{c.name} -> {c.expression}", c.expression) for c in stated]
+    computed = {g.name: g.expression for g in generated_columns(before)}
+    of_generated = "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", "DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH"
+    kinds = (
+        ("CHECK constraint", checks, "constraints", "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE", "DELTA_CONSTRAINT_DATA_TYPE_MISMATCH"),
+        ("generated column", [(f"{name} -> {text}", text) for name, text in computed.items()], "generatedColumns", *of_generated),
+    )
     for path, old, new in type_changes(before, after):
-        if path[0] in (g.name for g in generated_columns(before)):
+        if path[0] in computed:
             types = {"expressionType": type_name(old, sql=True).upper(), "columnType": type_name(new, sql=True).upper()}
             text = f"Column {path[0]} is generated: its type is that of its expression, {types['expressionType']}, and does not become {types['columnType']}"
-            mismatch = named("DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH", columnName=path[0], **types)
-            raise StatementRefused(text, what="generated column", table=table, condition=mismatch)
-        of_generated = "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", "DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH"
-        for what, texts, parameter, said, given in (
-            ("CHECK constraint", checks, "constraints", "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE", "DELTA_CONSTRAINT_DATA_TYPE_MISMATCH"),
-            ("generated column", generated, "generatedColumns", *of_generated),
-        ):
+            condition = named("DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH", columnName=path[0], **types)
+            raise StatementRefused(text, what="generated column", table=table, condition=condition)
+        for what, texts, parameter, said, given in kinds:
             if not (found := [shown for shown, text in texts if names_column(text, path)]):
                 continue
             name, types = ".".join(path), {"columnType": type_name(old, sql=True).upper(), "dataType": type_name(new, sql=True).upper()}
