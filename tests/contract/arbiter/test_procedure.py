@@ -27,8 +27,10 @@ UUID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class StillClock(clock.SystemClock):
+    """A time to come: DynamoDB Local deletes within seconds what has expired."""
+
     def now_ms(self) -> int:
-        return 1_700_000_000_987
+        return 4_000_000_000_987
 
 
 def test_entries_are_as_deltas_are(world: MakeWorld, client: Any) -> None:
@@ -39,7 +41,7 @@ def test_entries_are_as_deltas_are(world: MakeWorld, client: Any) -> None:
     ours, deltas = (client.get_item(TableName=TABLE, Key={"tablePath": {"S": w.table_path}, "fileName": {"S": f"{v:020d}.json"}})["Item"] for v in (0, 1))
     assert {k: list(v) for k, v in ours.items()} == {k: list(v) for k, v in deltas.items()}, "names and types"
     assert ours["tablePath"]["S"] == w.store.root.replace("s3://", "s3a://")
-    assert ours["complete"] == {"S": "true"} and ours["expireTime"] == {"N": str(1_700_000_000 + 86_400)}, "whole seconds"
+    assert ours["complete"] == {"S": "true"} and ours["expireTime"] == {"N": str(4_000_000_000 + 86_400)}, "whole seconds"
     form = rf"\.tmp/0{{19}}[01]\.json\.{UUID}"
     assert re.fullmatch(form, ours["tempPath"]["S"]) and re.fullmatch(form, deltas["tempPath"]["S"])
     with pytest.raises(Stopped):
