@@ -120,8 +120,7 @@ class Conflict:
         rows: Up to 5 of the rows concerned, as the winner found them.
         columns: Columns that both set in one row, or what the winner changed of the table's definition.
         staged: What the transaction had done when it met the winner.
-        thrown_away: What of that was lost.
-        kept: What of that was kept.
+        thrown_away: What of that was lost: all, since a transaction that ends with an error keeps nothing.
         remedy: What to do about it.
 
     Examples:
@@ -142,15 +141,13 @@ class Conflict:
     columns: tuple[str, ...] = ()
     staged: Work | None = None
     thrown_away: Work | None = None
-    kept: Work | None = None
     remedy: str = ""
 
-    def with_work(self, staged: Work, *, kept: Work | None = None) -> Conflict:
-        """The conflict with what the transaction had done when it met the winner; what was not kept counts as thrown away.  Needs no Spark.
+    def with_work(self, staged: Work) -> Conflict:
+        """The conflict with what the transaction had done when it met the winner, all of it thrown away.  Needs no Spark.
 
         Args:
             staged: All that it had done.
-            kept: What of that was kept; by default nothing.
 
         Returns:
             A copy.
@@ -160,9 +157,7 @@ class Conflict:
             >>> print(rowlock.Conflict(version=3).with_work(Work(rows=5, size_bytes=2000, seconds=1.5)).thrown_away)
             5 rows, 2.0 kB, 1.5 s
         """
-        kept = kept or Work()
-        lost = Work(rows=staged.rows - kept.rows, size_bytes=staged.size_bytes - kept.size_bytes, seconds=staged.seconds - kept.seconds)
-        return replace(self, staged=staged, thrown_away=lost, kept=kept)
+        return replace(self, staged=staged, thrown_away=staged)
 
     def record(self) -> dict[str, Any]:
         """The conflict as plain JSON values for a commit: who, what and how much, and no values out of rows.  Needs no Spark.
@@ -242,9 +237,7 @@ class Conflict:
             ("rows", [_row(r) for r in self.rows[:MAX_SAMPLES]]),
             ("rows it changed", [f"{self.rows_gone:,} of ours gone, {self.rows_born:,} born where the transaction reads"] if changed else []),
             ("changed" if self.rule == "metadata" else "set by both", [", ".join(self.columns)] if self.columns else []),
-            ("work done", [str(self.staged)] if self.staged and self.staged != self.thrown_away else []),
             ("thrown away", [str(self.thrown_away)] if self.thrown_away else []),
-            ("kept", [str(self.kept)] if self.kept and self.kept.rows else []),
             ("what to do", [self.remedy] if self.remedy else []),
         ]
 

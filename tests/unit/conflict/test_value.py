@@ -61,10 +61,10 @@ def test_short_text() -> None:
           what to do    Run the statement again: it will see the new protocol.""")
 
 
-def test_what_was_kept_is_said() -> None:
-    conflict = conflict_with(WINNER, "rows read").with_work(Work(rows=10, size_bytes=999, seconds=2.0), kept=Work(rows=9, size_bytes=998, seconds=1.5))
-    assert conflict.thrown_away == Work(rows=1, size_bytes=1, seconds=0.5)
-    assert "  work done     10 rows, 999 B, 2.0 s\n  thrown away   1 row, 1 B, 0.5 s\n  kept          9 rows, 998 B, 1.5 s\n" in conflict.text("t")
+def test_what_was_thrown_away_is_said() -> None:
+    conflict = conflict_with(WINNER, "rows read").with_work(Work(rows=10, size_bytes=999, seconds=2.0))
+    assert conflict.staged == conflict.thrown_away
+    assert "  thrown away   10 rows, 999 B, 2.0 s\n" in conflict.text("t")
 
 
 def test_a_time_out_of_range_does_not_hide_the_conflict() -> None:
