@@ -132,7 +132,7 @@ def test_conditions_are_those_of_the_code_with_sparks_and_deltas_states() -> Non
     texts = {p: p.read_text() for p in root.rglob("*.py") if p != root / "conditions.py"}
     code = "\n".join(texts.values())
     assert [name for name in STATES if not re.search(rf'"{name}[."]', code)] == []
-    assert [name for name in re.findall(r'named\(\s*"([A-Z_]+)', code) if name not in STATES] == []
+    assert [name for name in re.findall(r'named\(\s*"([A-Z0-9_]+)', code) if name not in STATES] == []
     assert [m for text in texts.values() for m in re.findall(r'\[([A-Z]+_[A-Z_.]+)\][^\n]*"', text) if m.partition(".")[0] in STATES] == []
     known = _states_in_jars()
     assert {name: state for name, state in STATES.items() if known.get(name) != state and SINCE.get(name, "") <= INSTALLED} == {}

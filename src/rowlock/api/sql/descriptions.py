@@ -22,11 +22,14 @@ from rowlock.protocol.paths import path_of
 from rowlock.protocol.properties import validate_properties
 from rowlock.protocol.schema import column_name, dotted
 
+NO_PARTITIONS = named("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name="")
+"""The condition of a statement on one partition, of which the catalog knows none."""
+
 
 def describe(target: Target, plan: Any) -> DataFrame:
     """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned, and with EXTENDED what else is known."""
     if target.nodes.has_method(plan, "partitionSpec") and not plan.partitionSpec().isEmpty():  # a command of its own since Spark 4.2
-        target.refuse("of a partition", "Use DESCRIBE TABLE, or SHOW PARTITIONS")
+        target.refuse("of a partition", "Use DESCRIBE TABLE, or SHOW PARTITIONS", NO_PARTITIONS)
     snapshot = target.head
     columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
     rows: list[tuple[str, str, str | None]] = list(columns.values())

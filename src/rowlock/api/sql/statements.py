@@ -13,6 +13,7 @@ from rowlock.api.clones import clone_name, clone_to, convert as convert_to_delta
 from rowlock.api.handle import Handle, Receipts, session_commits
 from rowlock.api.placement import open_by_name, place_named
 from rowlock.api.sql import alterations, descriptions, own_syntax, row_statements, table_statements
+from rowlock.api.sql.descriptions import NO_PARTITIONS
 from rowlock.api.sql.own_syntax import OwnStatement
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
@@ -79,6 +80,25 @@ _OF_ROWS = ("UpdateTable", "DeleteFromTable", "MergeIntoTable")
 HANDLED = _BY_TABLE | _BY_NAME
 """What carries out each statement on a Delta table, by the class of its plan."""
 
+_REFUSED_BY_SPARK = {
+    **{
+        kind: (statement, named("NOT_SUPPORTED_COMMAND_FOR_V2_TABLE", cmd=statement))
+        for kind, statement in {
+            "AnalyzeColumn": "ANALYZE TABLE",
+            "AnalyzeTable": "ANALYZE TABLE",
+            "LoadData": "LOAD DATA",
+            "RecoverPartitions": "ALTER TABLE ... RECOVER PARTITIONS",
+            "RepairTable": "MSCK REPAIR TABLE",
+            "SetTableSerDeProperties": "ALTER TABLE ... SET [SERDE|SERDEPROPERTIES]",
+        }.items()
+    },
+    "AddPartitions": ("ALTER TABLE ... ADD PARTITION", NO_PARTITIONS),
+    "DescribeTablePartition": ("DESCRIBE ... PARTITION", NO_PARTITIONS),
+    "DropPartitions": ("ALTER TABLE ... DROP PARTITION", NO_PARTITIONS),
+    "RenamePartitions": ("ALTER TABLE ... RENAME TO PARTITION", NO_PARTITIONS),
+    "TruncatePartition": ("TRUNCATE TABLE ... PARTITION", named("DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED")),
+}
+"""Statements that Spark has and refuses for Delta tables: what each is called, and the condition of its error."""
 _INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTable has the same as methods"
 
 
@@ -118,7 +138,9 @@ def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
         return None
     kind = nodes.kind(plan)
     if kind not in HANDLED:
-        refuse(target.statement, target.folder, f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement", _INSTEAD)
+        statement, condition = _REFUSED_BY_SPARK.get(kind, (target.statement, None))
+        why = f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement"
+        refuse(statement, target.folder, why, _INSTEAD, condition)
     if not top:
         refuse(f"{target.statement} within another statement", target.folder, "Rowlock carries out one statement at a time", "Write them one by one")
     return descriptions.partition_columns(target) if kind == "ShowPartitions" else columns_of_answer(kind)

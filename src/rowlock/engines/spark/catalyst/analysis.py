@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
-from rowlock.engines.spark.catalyst.errors import no_target
+from rowlock.engines.spark.catalyst.errors import culprit, no_target, sql_function, wider_than_a_row
 from rowlock.engines.spark.catalyst.types import StorePolicy, fitted_text
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.char_varchar import KEY
@@ -162,14 +161,14 @@ class Resolver:
         Raises StatementRefused where an expression is not computed from one row alone.
         """
         if class_name(plan) != "Project" or (condition is not None and class_name(plan.child()) != "Filter"):
-            raise self._refused("an aggregate, a window or a generator: an expression that is not computed from one row alone")
+            raise self.wider(plan, "an aggregate, a window or a generator: an expression that is not computed from one row alone")
         resolved_condition = plan.child().condition() if condition is not None else None
         below = plan.child().child() if condition is not None else plan.child()
         if (
             class_name(below) not in ("LocalRelation", "SubqueryAlias", "Join", "LogicalRelation")
             and below.output().toString() != analyzed(self.frame).output().toString()
         ):
-            raise self._refused(_wider_than_a_row(below))
+            raise self.wider(plan, wider_than_a_row(below))
         outputs = plan.projectList()
         if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # the source of a MERGE may be so, the statement may not
             for e in [*self.bridge.list(outputs), *([resolved_condition] if resolved_condition is not None else [])]:
@@ -191,7 +190,13 @@ class Resolver:
         if not expression.deterministic():
             condition = "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED" if self.statement == "MERGE" else "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
             given = {"operation": self.statement, "expression": expression.sql()} if self.statement == "MERGE" else {"sqlExprs": f'"{expression.sql()}"'}
-            raise self._refused(f"{_culprit(expression)}, a non-deterministic expression", condition, **given)
+            raise self._refused(f"{culprit(expression)}, a non-deterministic expression", condition, **given)
+
+    def wider(self, plan: JavaObject, what: str) -> StatementRefused:
+        """The error of an analyzed plan that computes more than expressions of one row: a function that SQL defines is named, otherwise `what`."""
+        if (name := sql_function(self.bridge, plan)) is None:
+            return self._refused(what)
+        return self._refused(f"{name}(), a function that SQL defines", "UNSUPPORTED_SQL_UDF_USAGE", functionName=f"`{name}`", nodeName=self.statement)
 
     def _refused(self, what: str, condition: str = "DELTA_AGGREGATION_NOT_SUPPORTED", **parameters: str) -> StatementRefused:
         text = f"{self.statement} may not contain {what}: compute it first, and use MERGE with that (a DataFrame, a view or a subquery) as its source"
@@ -203,34 +208,6 @@ def at_one_time(bridge: Catalyst, plans: Sequence[JavaObject]) -> list[JavaObjec
     """The analyzed plans with the current time fixed, to the same value in all of them."""
     union = bridge.union_node(bridge.seq(plans), False, False)
     return bridge.list(bridge.with_fixed_time(union).children())
-
-
-def _culprit(expression: JavaObject) -> str:
-    """The name of the non-deterministic function in an expression; the whole expression where it is not a known one."""
-    names = {
-        "Rand": "rand()",
-        "Randn": "randn()",
-        "Uuid": "uuid()",
-        "Shuffle": "shuffle()",
-        "MonotonicallyIncreasingID": "monotonically_increasing_id()",
-        "SparkPartitionID": "spark_partition_id()",
-    }
-    for node in orjson.loads(expression.toJSON()):
-        short = node.get("class", "").rsplit(".", 1)[-1]
-        if short in names:
-            return names[short]
-    return f"`{expression.sql()}`"
-
-
-_WIDER = {"Window": "a window function", "Generate": "a generator", "Aggregate": "an aggregate function"}
-
-
-def _wider_than_a_row(plan: JavaObject) -> str:
-    """The reason why an expression is not computed from one row alone, by the node that the analyzer put below it."""
-    node = plan
-    while class_name(node) not in _WIDER and node.children().size() == 1:
-        node = node.children().apply(0)
-    return _WIDER.get(class_name(node), class_name(plan))
 
 
 class TableName(str):

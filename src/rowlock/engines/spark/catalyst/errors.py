@@ -1,4 +1,4 @@
-"""Rowlock's errors joined with PySpark's, and Spark's errors without internal names.
+"""Rowlock's errors joined with PySpark's, Spark's errors without internal names, and why an expression is refused.
 
 This is done in this folder because only the Spark engine may import pyspark.  Once it is loaded every error of Rowlock is an instance of PySpark's
 exception, too (`RowlockError._join`): `except AnalysisException` around a call or a statement catches what it catches with delta-spark.
@@ -13,12 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+import orjson
 import pyspark.errors
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import AnalysisException as CapturedAnalysisException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from rowlock.conditions import Condition, named
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
 from rowlock.exceptions import PublicAnalysisException, RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
@@ -26,6 +28,7 @@ from rowlock.protocol.schema import RESERVED_PREFIX, quote, unresolved_column
 from rowlock.storage.open import missing_file
 
 _SUGGESTED = re.compile(rf"(?:`[^`]*`\.)*`{RESERVED_PREFIX}[^`]*`")
+_PLAN = "org.apache.spark.sql.catalyst.plans.QueryPlan"
 _MISSING = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+)\. ")
 _joined: dict[tuple[type[Any], str, bool], type[Any]] = {}
 
@@ -96,3 +99,39 @@ def no_target(parts: Sequence[str], schema: StructType) -> Condition:
             return named("INVALID_EXTRACT_BASE_FIELD_TYPE", base=f'"{".".join(parts[:n])}"', other=f'"{inner.simpleString().upper()}"')
         here = match[0].dataType
     return named("DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE", optionalPrefixMessage="")
+
+
+def culprit(expression: JavaObject) -> str:
+    """The name of the non-deterministic function in an expression; the whole expression where it is not a known one."""
+    names = {
+        "Rand": "rand()",
+        "Randn": "randn()",
+        "Uuid": "uuid()",
+        "Shuffle": "shuffle()",
+        "MonotonicallyIncreasingID": "monotonically_increasing_id()",
+        "SparkPartitionID": "spark_partition_id()",
+    }
+    for node in orjson.loads(expression.toJSON()):
+        short = node.get("class", "").rsplit(".", 1)[-1]
+        if short in names:
+            return names[short]
+    return f"`{expression.sql()}`"
+
+
+_WIDER = {"Window": "a window function", "Generate": "a generator", "Aggregate": "an aggregate function"}
+
+
+def sql_function(bridge: Catalyst, node: JavaObject) -> str | None:
+    """The name of a function in a plan or an expression that CREATE FUNCTION ... RETURN made: the analyzer computes its arguments in a plan below it."""
+    if class_name(node) == "SQLScalarFunction":
+        return str(node.function().name().unquotedString())
+    inner = bridge.list(node.children()) + (bridge.list(node.expressions()) if bridge.is_a(node, _PLAN) else [])
+    return next((name for held in inner if (name := sql_function(bridge, held))), None)
+
+
+def wider_than_a_row(plan: JavaObject) -> str:
+    """The reason why an expression is not computed from one row alone, by the node that the analyzer put below it."""
+    node = plan
+    while class_name(node) not in _WIDER and node.children().size() == 1:
+        node = node.children().apply(0)
+    return _WIDER.get(class_name(node), class_name(plan))

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from rowlock.conditions import named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
@@ -132,6 +133,11 @@ class Guard:
         if short in ("DropDatabaseCommand", "DropNamespace"):
             self._check_database(command, statement)
             return
+        if short == "DropTableCommand" and command.isView():
+            return  # DROP VIEW: Spark refuses it for a table
+        if short == "InsertIntoDataSourceDirCommand" and _is_delta(command.provider()):
+            why = "a Delta table is more than the files of a folder"
+            refuse(statement, None, why, _INSTEAD, named("DELTA_OPERATION_NOT_ALLOWED", operation=statement))
         keeps = short == "InsertIntoHadoopFsRelationCommand" and str(command.mode().name()) == "Append"
         for found in self._found(command):
             if found.delta:

@@ -231,10 +231,10 @@ def merge_statement(
 
 
 def _join_of(resolver: Resolver, pairs: JavaObject, root: str) -> JavaObject:
-    """The Join below the outputs of the pairs.  Raises InvalidInput."""
+    """The Join below the outputs of the pairs.  Raises StatementRefused."""
     join = pairs.child().child() if resolver.draws else pairs.child()
     if class_name(join) != "Join":
-        raise InvalidInput("The ON condition of MERGE must compare one target row with one source row", table=root)
+        raise resolver.wider(pairs, "an aggregate, a window or a generator in its ON condition, which compares one target row with one source row")
     return join
 
 
