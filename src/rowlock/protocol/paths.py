@@ -169,7 +169,7 @@ def _hive(text: str) -> str:
 
 FORMATS = ("delta", "rowlock")
 """Format names, and the first parts of names such as delta.`/path`, that stand for a Delta table."""
-_PATH_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]+)`\s*\Z", re.IGNORECASE)
+_PATH_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]*/[^`]*)`\s*\Z", re.IGNORECASE)
 
 
 def path_in_name(name: str) -> str | None:
@@ -179,8 +179,8 @@ def path_in_name(name: str) -> str | None:
 
 
 def path_of(parts: Sequence[str]) -> str | None:
-    """The path in a name such as delta.`/path`."""
-    return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None
+    """The path in a name such as delta.`/path`; None where it is a table in a schema that is named `delta`."""
+    return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS and "/" in parts[1] else None
 
 
 _VERSION_IN_PATH, _TIME_IN_PATH = re.compile(r"(.+)@[vV](\d+)\Z"), re.compile(r"(.+)@(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})\Z")

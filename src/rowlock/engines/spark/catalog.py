@@ -24,7 +24,6 @@ from rowlock.protocol.paths import canonical, decode, join
 from rowlock.protocol.schema import dotted
 
 SESSION_CATALOG = "spark_catalog"
-_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]+)`\s*\Z", re.IGNORECASE)
 _NAME = re.compile(r"\s*(`([^`]|``)+`|\w+)(\s*\.\s*(`([^`]|``)+`|\w+)){0,2}\s*\Z")
 _PLAIN = re.compile(r"\w+\Z", re.ASCII)
 

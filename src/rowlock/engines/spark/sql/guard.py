@@ -23,7 +23,7 @@ from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.exceptions import refuse
 from rowlock.protocol.names import LOG_DIRECTORY
-from rowlock.protocol.paths import FORMATS, decode
+from rowlock.protocol.paths import FORMATS, decode, path_of
 from rowlock.protocol.schema import dotted
 
 SINK_LOG = "_spark_metadata"
@@ -253,15 +253,15 @@ class Guard:
         if catalog is not None and identifier is not None and str(catalog.name()) == SESSION_CATALOG:
             parts = [*identifier.namespace(), identifier.name()]
             if len(parts) == 2:
-                if parts[0].lower() in FORMATS:
-                    yield Found(parts[1], parts[1], delta=True)
+                if (path := path_of([str(p) for p in parts])) is not None:
+                    yield Found(path, path, delta=True)
                 yield from self._by_name(str(parts[1]), str(parts[0]))
 
     def _named(self, identifier: JavaObject) -> Iterator[Found]:
         """The table that a TableIdentifier names; one such as delta.`/path` names a folder."""
         database = self.nodes.option(identifier.database())
         table = str(identifier.table())
-        if database is not None and str(database).lower() in FORMATS:
+        if database is not None and path_of((str(database), table)) is not None:
             yield Found(table, table, delta=True)
             return
         if database is None and self._catalog.isTempView(identifier):
