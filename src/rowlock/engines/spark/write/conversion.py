@@ -6,11 +6,13 @@ to use Spark's calendar.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
@@ -31,11 +33,13 @@ from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.partition_values import parse_stored, serialize
 from rowlock.protocol.paths import is_hidden
-from rowlock.protocol.schema import PrimitiveType, StructField as TableField, parse_schema, type_name
+from rowlock.protocol.schema import INTEGER_BITS, DataType, PrimitiveType, StructField as TableField, parse_schema, schema_json, type_name
+from rowlock.protocol.schema_fit import merged_schema, type_changes
 from rowlock.storage.store import ObjectMeta, ObjectStore
 from rowlock.threads import side_by_side
 
 _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
+_SPARKS_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 
 
@@ -62,7 +66,7 @@ def parquet_folder(evaluator: Evaluator, partitions: StructType, listed: Parquet
     """Reads the table's folder, whose `path` errors name; `listed` is what the catalog holds of it.  Raises InvalidInput, SchemaMismatch."""
     files = _files_in(evaluator.spark, evaluator.store, partitions)
     footers = _footers_of(evaluator.store, files) if with_footers else None
-    columns = _columns_in(evaluator.reading_session, evaluator.root, files, partitions)
+    columns = _columns_in(evaluator.reading_session, evaluator.store, evaluator.root, files, partitions)
     if listed is not None:
         _check_partitions(listed, files, path)
         columns = _in_catalog(listed, columns, path)
@@ -76,7 +80,7 @@ def folder_in(spark: SparkSession, identifier: str) -> tuple[str, str | None]:
     """
     parts = catalyst(spark).list(spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(identifier))
     first = str(parts[0]).lower()
-    is_folder = len(parts) == 2 and (first in paths.FORMATS or (first == "parquet" and Name(spark, identifier).entry() is None))
+    is_folder = paths.path_of([str(p) for p in parts]) is not None or (len(parts) == 2 and first == "parquet" and Name(spark, identifier).entry() is None)
     return first, str(parts[1]) if is_folder else None
 
 
@@ -176,22 +180,53 @@ def _checked(micros: int | None, text: str) -> int:
     return micros
 
 
-def _columns_in(spark: SparkSession, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:
-    """The merged columns of all files, then the partition columns, all nullable.  One Spark job.  Raises SchemaMismatch where files contradict each other."""
-    reader = spark.read.options(mergeSchema="true", recursiveFileLookup="true")
+def _columns_in(spark: SparkSession, store: ObjectStore, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:
+    """The merged columns of all files, and the partition columns, all nullable.  Raises SchemaMismatch where files contradict each other.
+
+    A partition column that files hold as well is where it is in them, and its values are those of the folders, as Spark reads such folders.
+    """
     names = [paths.join(root, f.path) for f in files]
     try:
-        if any(_GLOB.search(n) for n in names):  # without globbing Spark would read all files once for each name that looks like a pattern
-            data = reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names)).schema
-        else:
-            data = reader.option("__globPaths__", "false").parquet(*names).schema
+        data = _read_schema(spark, names)
+        differ_by_case = len({n.lower() for n in data.names}) < len(data.names)
+        data = _merged_one_by_one(spark, store, names, files) if differ_by_case else data
     except (PySparkException, Py4JJavaError) as e:
         reason = str(e.java_exception.getMessage()) if isinstance(e, Py4JJavaError) else str(e)
-        raise SchemaMismatch(f"The files have no columns in common form: {reason}", table=root) from e
-    taken = {n.lower() for n in partitions.names}
-    if both := [n for n in data.names if n.lower() in taken]:
-        raise SchemaMismatch(f"Column {both[0]!r} is in the files and in the names of their folders: it can be one of the two", table=root)
-    return StructType([_plain(f) for f in (*data.fields, *partitions.fields)])
+        if "CANNOT_MERGE" not in reason:
+            raise SchemaMismatch(f"The files have no columns in common form: {reason}", table=root) from e
+        data = _merged_one_by_one(spark, store, names, files)
+    of_folders = {f.name.lower(): f for f in partitions.fields}
+    beside = [f for f in partitions.fields if f.name.lower() not in {n.lower() for n in data.names}]
+    return StructType([_plain(of_folders.get(f.name.lower(), f)) for f in (*data.fields, *beside)])
+
+
+def _read_schema(spark: SparkSession, names: Sequence[str]) -> StructType:
+    """The columns of files as Spark merges them.  One Spark job."""
+    reader = spark.read.options(mergeSchema="true", recursiveFileLookup="true")
+    if any(_GLOB.search(n) for n in names):  # without globbing Spark would read all files once for each name that looks like a pattern
+        return reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names)).schema
+    return reader.option("__globPaths__", "false").parquet(*names).schema
+
+
+def _merged_one_by_one(spark: SparkSession, store: ObjectStore, names: Sequence[str], files: Sequence[AddFile]) -> StructType:
+    """The columns of files in which one has a name in other letters, or as a narrower whole number, which Parquet holds as it holds an int.
+
+    A Spark job for each form that files have.  Raises SchemaMismatch for types that contradict each other.
+    """
+    forms = {f"{footer.schema}{(footer.metadata or {}).get(_SPARKS_SCHEMA)!r}": name for name, footer in zip(names, _footers_of(store, files), strict=True)}
+    each = [parse_schema(_read_schema(spark, [name]).json(), store.root) for name in forms.values()]
+    merged = functools.reduce(lambda one, other: merged_schema(one, other, widening=_within_an_int), each)
+    for path, other, type_ in (found for one in each for found in type_changes(one, merged)):
+        if not _within_an_int(other, type_):
+            name = ".".join(path)
+            condition = named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name)
+            text = f"The files have no columns in common form: {name} is {type_name(other, sql=True)} in one and {type_name(type_, sql=True)} in another"
+            raise SchemaMismatch(text, table=store.root, condition=condition)
+    return StructType.fromJson(orjson.loads(schema_json(merged)))
+
+
+def _within_an_int(old: DataType, new: DataType) -> bool:
+    return isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType) and INTEGER_BITS.get(old.name, 64) < INTEGER_BITS.get(new.name, 64) < 64
 
 
 def _plain(f: StructField) -> StructField:
