@@ -28,7 +28,7 @@ from rowlock.conflict.change_feed import CHANGE_TYPE, Changed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow
 from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import Constants, check_names, empty_frame, local_frame, table_schema
+from rowlock.engines.spark.read.scan import OF_IDS, Constants, check_names, empty_frame, local_frame, table_schema
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.live_files import LiveFiles
@@ -59,8 +59,8 @@ _OF_FILES = (
     "row_index: bigint"
 )
 """The fields of Spark's column `_metadata`."""
-_OF_ROWS = ("row_id", "row_commit_version")
-"""Those that it has more in tables that track their rows."""
+_OF_ROWS = ("base_row_id", "default_row_commit_version", "row_id", "row_commit_version")
+"""Those that it has more in tables that track their rows: two that the log says of the file, and what follows from them for the row."""
 
 
 def _shown(snapshot: Snapshot) -> StructType:
@@ -174,10 +174,18 @@ class Reader:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
 
-    def rows(self, snapshot: Snapshot, staged: Effects | None = None, *, fixed: bool = False, ids: MaterializedColumns | None = None) -> DataFrame:
+    def rows(
+        self,
+        snapshot: Snapshot,
+        staged: Effects | None = None,
+        *,
+        fixed: bool = False,
+        ids: MaterializedColumns | None = None,
+        constants: Constants | None = None,
+    ) -> DataFrame:
         """The live rows of a snapshot, with the table's column names, comments and nullability; with `staged`, as these effects would leave them.
 
-        `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.  `ids`: see `Scanner.frame`.
+        `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.  `ids` and `constants`: see `Scanner.frame`.
         """
         if not snapshot.schema.fields:
             text = f"The table has no columns yet: a write with {MERGE_SCHEMA} gives it some"
@@ -197,10 +205,10 @@ class Reader:
             before = self.evaluator.vectors.of(file)
             return before | ours if ours else before
 
-        frame = self.evaluator.scanner.frame(snapshot, files, vector_of, strict=True, ids=ids, hidden=not frames, fixed=fixed)
+        frame = self.evaluator.scanner.frame(snapshot, files, vector_of, strict=True, ids=ids, hidden=not frames, fixed=fixed, constants=constants)
         for more in frames:
             frame = frame.unionAll(more)
-        metadata = {f.name: f.metadata for f in _shown(snapshot).fields} | {n: {} for n in (() if ids is None else ids.names)}
+        metadata = {f.name: f.metadata for f in _shown(snapshot).fields} | {n: {} for n in (*(constants or ()), *(() if ids is None else ids.names))}
         return self.evaluator.bridge.dataframe(analyzed(relabelled(frame, metadata)), self.evaluator.spark)
 
     def rows_with_ids(self, snapshot: Snapshot, *, fixed: bool = False) -> DataFrame:
@@ -260,17 +268,19 @@ class Reader:
         if hidden is None:
             frame = self.rows(snapshot, fixed=fixed)
             return analyzed(frame if list(snapshot.schema.names) == names else frame.select(*columns))
-        tracked = columns_of(snapshot) if _OF_ROWS[0] in hidden else None
-        frame = self.rows(snapshot, fixed=fixed, ids=tracked)
+        more = [n for n in _OF_ROWS if n in hidden]
+        tracked = columns_of(snapshot) if more else None
+        frame = self.rows(snapshot, fixed=fixed, ids=tracked, constants=OF_IDS if tracked else None)
         if not len(snapshot.files):
-            more = "".join(f", {n}: bigint" for n in _OF_ROWS if n in hidden)
-            return analyzed(frame.select(*columns, F.lit(None).cast(f"struct<{_OF_FILES}{more}>").alias(_METADATA)))
+            return analyzed(frame.select(*columns, F.lit(None).cast(f"struct<{_OF_FILES}{''.join(f', {n}: bigint' for n in more)}>").alias(_METADATA)))
         found = frame.metadataColumn(_METADATA)
-        if _OF_ROWS[0] not in hidden:
+        if not more:
             return analyzed(frame.select(*columns, found.alias(_METADATA)))
-        ids = [F.lit(None).cast("bigint")] * 2 if tracked is None else [F.col(quote(n)) for n in tracked.names]
+        ids = dict.fromkeys(_OF_ROWS, F.lit(None).cast("bigint"))
+        if tracked is not None:
+            ids = {n: F.col(quote(column)) for n, column in zip(_OF_ROWS, (*OF_IDS, *tracked.names), strict=True)}
         fields = [found.getField(n).alias(n) for n in hidden if n not in _OF_ROWS]
-        return analyzed(frame.select(*columns, F.struct(*fields, *(v.alias(n) for n, v in zip(_OF_ROWS, ids, strict=True))).alias(_METADATA)))
+        return analyzed(frame.select(*columns, F.struct(*fields, *(ids[n].alias(n) for n in more)).alias(_METADATA)))
 
     def changes(self, snapshot: Snapshot, changed: Iterable[Changed], times_ms: Mapping[int, int]) -> DataFrame:
         """The changed rows under the columns of `snapshot`, followed by their type, version and time; `times_ms` are the times of the versions."""

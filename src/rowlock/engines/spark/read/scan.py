@@ -137,7 +137,7 @@ class Scanner:
         schema = own if strict else nullable(own, metadata=True)
         given, carried = constants or {}, () if ids is None else ids.names
         beside = [*(ADDRESS.fields if address else []), *(StructField(n, t) for n, (t, _) in given.items()), *(StructField(n, LongType()) for n in carried)]
-        read = {**({FROM: (LongType(), lambda f: hash_of_uri(self.uri(f)))} if address else {}), **given, **({} if ids is None else _OF_IDS)}
+        read = {**({FROM: (LongType(), lambda f: hash_of_uri(self.uri(f)))} if address else {}), **given, **({} if ids is None else OF_IDS)}
         if not files:
             return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *beside]))
         dead = {f.path: vector for f in files if (vector := vector_of(f))}
@@ -235,11 +235,12 @@ def scan(
     return bridge.dataframe(plan, spark)
 
 
-_OF_IDS: Constants = {_BASE: (LongType(), lambda f: f.base_row_id), _VERSION: (LongType(), lambda f: f.default_row_commit_version)}
+OF_IDS: Constants = {_BASE: (LongType(), lambda f: f.base_row_id), _VERSION: (LongType(), lambda f: f.default_row_commit_version)}
+"""What the log says of the ids and commit versions of a file's rows."""
 
 
 def _ids_of_rows(ids: MaterializedColumns) -> dict[str, Column]:
-    """The row id and the commit version of each row of a scan with _OF_IDS: those that the file holds, else those that follow from its place in the file."""
+    """The row id and the commit version of each row of a scan with OF_IDS: those that the file holds, else those that follow from its place in the file."""
     held = F.col(quote(ids.row_id)), F.col(quote(ids.commit_version))
     return {ids.row_id: F.coalesce(held[0], F.col(_BASE) + F.col(ROW_INDEX)), ids.commit_version: F.coalesce(held[1], F.col(_VERSION))}
 

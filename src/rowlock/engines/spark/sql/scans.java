@@ -89,12 +89,12 @@ public class Scan implements FileIndex {
     public int hashCode() { return Objects.hash(new Object[] { root, version }); }
 }
 
-/** Parquet files of a table that tracks its rows: `_metadata` also says which row it is, and which version last changed it. */
+/** Parquet files of a table that tracks its rows: `_metadata` also says which row it is, which version last changed it, and what its file has of both. */
 public class TrackedFiles extends ParquetFileFormat {
     public Seq metadataSchemaFields() {
         java.util.List fields = new java.util.ArrayList(CollectionConverters.asJava(super.metadataSchemaFields()));
-        fields.add(new StructField("row_id", DataTypes.LongType, true, Metadata.empty()));
-        fields.add(new StructField("row_commit_version", DataTypes.LongType, true, Metadata.empty()));
+        String[] names = new String[] { "base_row_id", "default_row_commit_version", "row_id", "row_commit_version" };
+        for (int n = 0; n < names.length; n++) fields.add(new StructField(names[n], DataTypes.LongType, true, Metadata.empty()));
         return CollectionConverters.asScala(fields).toSeq();
     }
 }
