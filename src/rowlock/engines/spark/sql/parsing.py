@@ -266,7 +266,7 @@ def _value(nodes: Nodes, expression: JavaObject, function: str) -> Any:
     """The value of an argument that is a constant."""
     if nodes.bridge.subquery.hasSubquery(expression):
         raise InvalidInput(f"{function} takes constants, no subquery")
-    value = _evaluated(nodes, nodes.column(expression))
+    value = _first(_row_of(nodes, nodes.column(expression)))
     return value.isoformat() if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else value
 
 
@@ -279,19 +279,20 @@ def _within_view(nodes: Nodes, parts: list[str]) -> list[str]:
 
 def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.datetime:
     """The time that an expression stands for."""
-    if nodes.bridge.subquery.hasSubquery(expression):
-        raise InvalidInput("TIMESTAMP AS OF takes no subquery: write the time itself", table=table)
-    micros = _evaluated(nodes, F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")))
+    time = _row_of(nodes, F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")))
+    micros = _first(time) if (is_one := bool(analyzed(time).deterministic())) else None
     if micros is None:
-        raise InvalidInput(
-            f"TIMESTAMP AS OF {expression.sql()}: this is no time",
-            table=table,
-            condition=error_named("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=f'"{expression.sql()}"'),
-        )
+        kind, what = ("INPUT", "this is no time") if is_one else ("NON_DETERMINISTIC", "this is another time whenever it is computed")
+        condition = error_named(f"INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.{kind}", expr=f'"{expression.sql()}"')
+        raise InvalidInput(f"TIMESTAMP AS OF {expression.sql()}: {what}", table=table, condition=condition)
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
 
 
-def _evaluated(nodes: Nodes, expression: Column) -> Any:
-    """The value of an expression that reads no column."""
-    row = local_frame(nodes.spark, pa.table({"one": ["1"]})).select(expression).first()
+def _row_of(nodes: Nodes, expression: Column) -> DataFrame:
+    """One row with an expression that reads no column."""
+    return local_frame(nodes.spark, pa.table({"one": ["1"]})).select(expression)
+
+
+def _first(frame: DataFrame) -> Any:
+    row = frame.first()
     return None if row is None else row[0]
