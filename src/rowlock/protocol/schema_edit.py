@@ -34,7 +34,7 @@ def added(schema: StructType, parent: Sequence[str], field: StructField, positio
             )
         return StructType(_placed(struct.fields, field, position, table))
 
-    return _within(schema, parent, add, table)
+    return _within(schema, parent, field.name, add, table)
 
 
 def moved(schema: StructType, path: Sequence[str], position: Position, table: str) -> StructType:
@@ -42,7 +42,13 @@ def moved(schema: StructType, path: Sequence[str], position: Position, table: st
     field = field_at(schema, path, table)
     if position.after is not None and position.after.lower() == field.name.lower():
         return schema
-    return _within(schema, path[:-1], lambda struct: StructType(_placed(tuple(f for f in struct.fields if f is not field), field, position, table)), table)
+    if position.after is not None:
+        field_at(schema, (*path[:-1], position.after), table)
+
+    def move(struct: StructType) -> StructType:
+        return StructType(_placed(tuple(f for f in struct.fields if f is not field), field, position, table))
+
+    return _within(schema, path[:-1], field.name, move, table)
 
 
 def with_field(schema: StructType, path: Sequence[str], change: Callable[[StructField], StructField | None], table: str) -> StructType:
@@ -62,7 +68,7 @@ def with_field(schema: StructType, path: Sequence[str], change: Callable[[Struct
             raise SchemaMismatch(text, table=table, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(struct.names)))
         return StructType(left)
 
-    return _within(schema, path[:-1], swap, table)
+    return _within(schema, path[:-1], field.name, swap, table)
 
 
 def owner(schema: StructType, path: Sequence[str]) -> tuple[StructField, int] | None:
@@ -100,7 +106,7 @@ def no_field(schema: StructType, path: Sequence[str]) -> Condition:
             here = field.type if (field := here.find(name)) is not None else None
         elif here is not None and (here := parts(here).get(name.lower())) is None:
             return named("INVALID_FIELD_NAME", fieldName=dotted(path), path=dotted(path[:n]))
-    return unresolved_column(path, schema.names)
+    return unresolved_column(path, schema.names) if here is None else named("INVALID_FIELD_NAME", fieldName=dotted(path), path=dotted(path[:-1]))
 
 
 def with_part(type_: DataType, place: Sequence[str], new: DataType) -> DataType:
@@ -121,12 +127,13 @@ def _placed(fields: tuple[StructField, ...], field: StructField, position: Posit
     return (*fields[: at + 1], field, *fields[at + 1 :])
 
 
-def _within(schema: StructType, path: Sequence[str], edit: Callable[[StructType], StructType], table: str) -> StructType:
-    """The schema with the struct at a path changed."""
+def _within(schema: StructType, path: Sequence[str], name: str, edit: Callable[[StructType], StructType], table: str) -> StructType:
+    """The schema with the struct at a path, of which `name` is or will be a field, changed."""
 
     def changed(type_: DataType) -> DataType:
         if not isinstance(type_, StructType):
-            raise SchemaMismatch(f"{'.'.join(path)!r} is no struct", table=table)
+            condition = named("INVALID_FIELD_NAME", fieldName=dotted((*path, name)), path=dotted(path))
+            raise SchemaMismatch(f"{'.'.join(path)!r} is no struct", table=table, condition=condition)
         return edit(type_)
 
     edited = _edited(schema, path, changed, path, table)
@@ -143,38 +150,42 @@ def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], Dat
         return StructType(tuple(edited if f is found else f for f in type_.fields))
     if (part := parts(type_).get(name := path[0].lower())) is not None:
         return with_parts(type_, {name: _edited(part, path[1:], edit, whole, table)})
-    names = type_.names if isinstance(type_, StructType) else ()
-    raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}", table=table, condition=unresolved_column(whole[: len(whole) - len(path) + 1], names))
+    here = whole[: len(whole) - len(path) + 1]
+    no_struct = named("INVALID_FIELD_NAME", fieldName=dotted(here), path=dotted(here[:-1]))
+    condition = unresolved_column(here, type_.names) if isinstance(type_, StructType) else no_struct
+    raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}", table=table, condition=condition)
 
 
-def with_columns(schema: StructType, columns: StructType, table: str) -> StructType:
+def with_columns(schema: StructType, columns: StructType, table: str, *, drops: bool = False) -> StructType:
     """The schema with the columns, at any depth, in the order and with the comments of `columns`, and with those that it adds, nullable.
 
-    A column keeps its name, its metadata and its id, and becomes nullable where it is in `columns`.  Raises SchemaMismatch where one is missing,
-    or of another type.
+    A column keeps its name, its metadata and its id, and becomes nullable where it is in `columns`.  Raises SchemaMismatch for one of another
+    type, and where one is missing, which `drops` drops from structs that get no other.
     """
-    edited = _with_fields(schema, columns, (), table)
+    edited = _with_fields(schema, columns, (), table, drops)
     assert isinstance(edited, StructType)
     return edited
 
 
-def _with_fields(old: DataType, new: DataType, path: tuple[str, ...], table: str) -> DataType:
+def _with_fields(old: DataType, new: DataType, path: tuple[str, ...], table: str, drops: bool) -> DataType:
     if isinstance(old, StructType) and isinstance(new, StructType):
         names = [f.name.lower() for f in new.fields]
-        if gone := next((f.name for f in old.fields if f.name.lower() not in names), None):
-            raise _not_replaced(f"column {'.'.join([*path, gone])!r} is missing, and would be dropped", table)
-        return StructType(tuple(_merged(old.find(f.name), f, path, table) for f in new.fields))
+        gone = next((f.name for f in old.fields if f.name.lower() not in names), None)
+        if gone and (not drops or any(old.find(f.name) is None for f in new.fields)):
+            renamed = ", or be another's former name: rename it, or drop it, by a statement of its own" if drops else ""
+            raise _not_replaced(f"column {'.'.join([*path, gone])!r} is missing, and would be dropped{renamed}", table)
+        return StructType(tuple(_merged(old.find(f.name), f, path, table, drops) for f in new.fields))
     if inner := shared_parts(old, new):
-        return with_parts(old, {name: _with_fields(*both, (*path, name), table) for name, both in inner.items()})
+        return with_parts(old, {name: _with_fields(*both, (*path, name), table, drops) for name, both in inner.items()})
     if old != new:
         raise _not_replaced(f"column {'.'.join(path)!r} is {type_name(old, sql=True)}, and cannot become {type_name(new, sql=True)}", table)
     return old
 
 
-def _merged(old: StructField | None, new: StructField, path: tuple[str, ...], table: str) -> StructField:
+def _merged(old: StructField | None, new: StructField, path: tuple[str, ...], table: str, drops: bool) -> StructField:
     if old is None:
         return nullable(StructType((new,))).fields[0]
-    type_ = _with_fields(old.type, new.type, (*path, old.name), table)
+    type_ = _with_fields(old.type, new.type, (*path, old.name), table, drops)
     if (was := old.metadata.get(char_varchar.KEY)) != (wanted := new.metadata.get(char_varchar.KEY)):
         raise _not_replaced(
             f"column {'.'.join([*path, old.name])!r} is {was or type_name(old.type, sql=True)}, and cannot become {wanted or type_name(new.type, sql=True)}",

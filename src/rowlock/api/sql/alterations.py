@@ -98,8 +98,9 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         )
     known, path, place = found[0], path[: found[1]], path[found[1] :]
     type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
-    if place and (type_ is None or nullable is not None or comment is not None):
-        target.refuse(f"of {dotted((*path, *place))}", "Only TYPE can be altered within arrays and maps")
+    if place and (type_ is None or nullable is not None or comment is not None or spec.newPosition().isDefined()):
+        _check_part(target, (*path, *place), known.type, place, nullable, comment)
+        nullable = None  # as it is
     wanted = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
     at = None if wanted is None else wanted.type
     if wanted is not None and place:
@@ -120,6 +121,22 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         drops_default=drops_default,
         position=_position(target, spec.newPosition()),
     )
+
+
+def _check_part(target: Target, path: tuple[str, ...], type_: schemas.DataType, place: tuple[str, ...], nullable: Any, comment: Any) -> None:
+    """Raises SchemaMismatch for what cannot be said of the elements of an array, or of a map's keys or values: all but their type and whether they may be null now."""
+    for name in place[:-1]:
+        type_ = schemas.parts(type_)[name.lower()]
+    of_map = isinstance(type_, schemas.MapType) and type_.value_contains_null and place[-1].lower() == "value"
+    may_be_null = type_.contains_null if isinstance(type_, schemas.ArrayType) else of_map
+    if nullable is not None and bool(nullable) == may_be_null and comment is None:
+        return
+    condition = named("DELTA_UNSUPPORTED_COMMENT_MAP_ARRAY", fieldPath=".".join(path))
+    if comment is None:
+        old = type_name(schemas.parts(type_)[place[-1].lower()], sql=True).upper()
+        fields = {"oldField": old + " NOT NULL" * (not may_be_null), "newField": old + " NOT NULL" * may_be_null}
+        condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=".".join(path), **fields)
+    raise SchemaMismatch(f"Only TYPE can be altered of {dotted(path)}, which is part of an array or a map", table=target.path, condition=condition)
 
 
 def _check_type(target: Target, path: tuple[str, ...], known: StructField, wanted: StructField, at: schemas.DataType | None) -> None:

@@ -79,16 +79,18 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
 
 def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_exists: bool = False) -> Receipt:
     """Drops a CHECK constraint.  Raises InvalidInput where there is none of this name."""
+    told = {"name": name, "existed": "true"}
 
     def change(head: Snapshot) -> Metadata:
         key = _constraint(head, name)
+        told["expr"] = head.metadata.configuration.get(key or "", "")
         if key is None and not if_exists:
             setting = "spark.databricks.delta.constraints.assumesDropIfExists.enabled"
             condition = named("DELTA_CONSTRAINT_DOES_NOT_EXIST", constraintName=name, tableName=head.table, config=setting, confValue="true")
             raise InvalidInput(f"The table has no constraint {name}", table=head.table, condition=condition)
         return replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k != key})
 
-    return _alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
+    return _alter(state, engine, "DROP CONSTRAINT", told, change)
 
 
 def add_columns(state: SharedState, engine: AppendEngine, columns: Sequence[StructField]) -> Receipt:
@@ -100,7 +102,7 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
     """Adds columns and fields, null in the rows that exist.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
     schemas.check_no_collation([f for _, f, _ in fields], state.store.root)
     schemas.check_duplicates(StructType(tuple(f for parent, f, _ in fields if not parent)), "", state.store.root)
-    if strict := next((f.name for _, f, _ in fields if not f.nullable), None):
+    if strict := next((".".join([*parent, *path]) for parent, f, _ in fields for path, part in StructType((f,)).all_fields() if not part.nullable), None):
         raise SchemaMismatch(
             f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it",
             table=state.store.root,
@@ -117,20 +119,30 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
 
 
 def replace_columns(state: SharedState, engine: AppendEngine, columns: StructType) -> Receipt:
-    """Gives the columns the order, the comments and the wider types of `columns`, and adds those that are new; rows stay as they are.
+    """Gives the columns the order, the comments and the wider types of `columns`, and adds those that are new; where columns are mapped, drops the others.
 
-    Raises SchemaMismatch where a column of the table is missing or of a type that its own does not widen to, StatementRefused on a table with identity columns.
+    Rows stay as they are.  Raises SchemaMismatch where a column is missing from a table that does not map columns, or of a type that its own does not widen
+    to, StatementRefused on a table with identity columns, and for a column that cannot be dropped.
     """
     schemas.check_no_collation(columns.fields, state.store.root)
+    schemas.check_duplicates(columns, "", state.store.root)
+    gone: list[ColumnPath] = []
 
     def change(head: Snapshot) -> Metadata:
         if any(is_identity(f) for f in head.schema.fields):
             text, condition = "The columns of a table with identity columns cannot be replaced", named("DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED")
             raise StatementRefused(text, what="replacing columns", table=head.table, condition=condition)
         wider = merged_schema(head.schema, columns, widening=may_become) if head.properties.type_widening else head.schema
-        return creation.widened(head.metadata, schema_edit.with_columns(wider, columns, head.table), head.table)
+        mapped = column_mapping.is_mapped(head.metadata.configuration)
+        schema, metadata = schema_edit.with_columns(wider, columns, head.table, drops=mapped), head.metadata
+        gone[:] = [path for path, _ in head.schema.all_fields() if schema_edit.owner(schema, path) is None]
+        _check_not_keys(head, gone)
+        for path in gone:
+            metadata = with_stats_columns(metadata, path, None)
+        return creation.widened(metadata, schema, head.table)
 
-    return _alter(state, engine, "REPLACE COLUMNS", {"columns": [_described(f, ()) for f in columns.fields]}, change, retypes=True)
+    parameters = {"columns": [_described(f, ()) for f in columns.fields]}
+    return _alter(state, engine, "REPLACE COLUMNS", parameters, change, asks_names=lambda: ", ".join(map(".".join, gone)), retypes=True)
 
 
 def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str], new: str) -> Receipt:
@@ -147,7 +159,7 @@ def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str],
         return creation.widened(with_stats_columns(replace(head.metadata, partition_columns=partitions), tuple(path), new), schema, head.table)
 
     parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join([*path[:-1], new])}
-    return _alter(state, engine, "RENAME COLUMN", parameters, change, asks_names=True)
+    return _alter(state, engine, "RENAME COLUMN", parameters, change, asks_names=lambda: ".".join(path))
 
 
 def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[ColumnPath]) -> Receipt:
@@ -156,14 +168,7 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
     def change(head: Snapshot) -> Metadata:
         gone = [schema_edit.field_at(head.schema, p, head.table) for p in paths]
         _check_mapped(head, "dropping a column", "DELTA_UNSUPPORTED_DROP_COLUMN")
-        if by := next((f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1 and f.name in head.metadata.partition_columns), None):
-            condition = named("DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN", columnList=by)
-            text = f"The table is partitioned by {by}, which cannot be dropped"
-            raise StatementRefused(text, what="dropping a partition column", table=head.table, condition=condition)
-        if clustered := [k for k in head.clustering_columns if any(_is_within(k, p) for p in paths)]:
-            text = f"The table is clustered by {'.'.join(clustered[0])}, which cannot be dropped: ALTER TABLE ... CLUSTER BY other columns, or NONE, first"
-            condition = named("DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN", columnList=".".join(clustered[0]))
-            raise StatementRefused(text, what="dropping a clustering column", table=head.table, condition=condition)
+        _check_not_keys(head, paths)
         schema, metadata = head.schema, head.metadata
         if {f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1} == set(schema.names):
             condition = named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(schema.names))
@@ -172,7 +177,21 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
             schema, metadata = schema_edit.with_field(schema, path, lambda f: None, head.table), with_stats_columns(metadata, path, None)
         return creation.widened(metadata, schema, head.table)
 
-    return _alter(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, asks_names=True)
+    names = [".".join(p) for p in paths]
+    return _alter(state, engine, "DROP COLUMNS", {"columns": names}, change, asks_names=lambda: ", ".join(names))
+
+
+def _check_not_keys(head: Snapshot, paths: Sequence[ColumnPath]) -> None:
+    """Raises StatementRefused where the table is partitioned or clustered by a column that is to be dropped."""
+    dropped = {p[0].lower() for p in paths if len(p) == 1}
+    if by := next((c for c in head.metadata.partition_columns if c.lower() in dropped), None):
+        condition = named("DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN", columnList=by)
+        text = f"The table is partitioned by {by}, which cannot be dropped"
+        raise StatementRefused(text, what="dropping a partition column", table=head.table, condition=condition)
+    if clustered := [k for k in head.clustering_columns if any(_is_within(k, p) for p in paths)]:
+        text = f"The table is clustered by {'.'.join(clustered[0])}, which cannot be dropped: ALTER TABLE ... CLUSTER BY other columns, or NONE, first"
+        condition = named("DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN", columnList=".".join(clustered[0]))
+        raise StatementRefused(text, what="dropping a clustering column", table=head.table, condition=condition)
 
 
 def _is_within(column: ColumnPath, path: ColumnPath) -> bool:
@@ -195,25 +214,21 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
             text = f"ALTER TABLE {what} is refused: whole columns can be altered so, fields of a struct cannot"
             raise UnsupportedFeature(text, feature=what, access="write", table=state.store.root)
 
+    told: dict[str, Any] = {}
+
     def change(head: Snapshot) -> Metadata:
         schema = head.schema
         for edit in edits:
             schema = schema_edit.with_field(schema, edit.path, lambda field, edit=edit: _edited(head, field, edit), head.table)  # type: ignore[misc]
             if edit.position is not None:
                 schema = schema_edit.moved(schema, edit.path, edit.position, head.table)
+        columns = [_described(schema_edit.field_at(schema, e.path, head.table), e.path[:-1]) for e in edits]
+        placed = [_placed(e.position) for e in edits]
+        told.update({"column": columns[0], **placed[0]} if len(edits) == 1 else {"columns": [{**c, **p} for c, p in zip(columns, placed, strict=True)]})
         return creation.widened(head.metadata, schema, head.table)
 
-    return _alter(
-        state,
-        engine,
-        "CHANGE COLUMN" if len(edits) == 1 else "CHANGE COLUMNS",
-        {"column": {"name": ".".join(edits[0].path)}, **_placed(edits[0].position)}
-        if len(edits) == 1
-        else {"columns": [{"name": ".".join(e.path)} for e in edits]},
-        change,
-        asks_rows=any(e.nullable is False for e in edits),
-        retypes=True,
-    )
+    operation = "CHANGE COLUMN" if len(edits) == 1 else "CHANGE COLUMNS"
+    return _alter(state, engine, operation, told, change, asks_rows=any(e.nullable is False for e in edits), retypes=True)
 
 
 def _edited(head: Snapshot, field: StructField, edit: ColumnEdit) -> StructField:
@@ -263,9 +278,9 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
 
 
 def _described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
-    """A new field as operationParameters show it."""
+    """A field as operationParameters show it."""
     comment = {k: v for k, v in field.metadata.items() if k == "comment"}
-    return {"name": ".".join([*parent, field.name]), "type": schemas.type_name(field.type), "nullable": True, "metadata": comment}
+    return {"name": ".".join([*parent, field.name]), "type": schemas.type_name(field.type).partition("<")[0], "nullable": field.nullable, "metadata": comment}
 
 
 def _placed(position: Position | None) -> dict[str, str]:
@@ -280,7 +295,7 @@ def _alter(
     change: Callable[[Snapshot], Metadata],
     *,
     asks_rows: bool = False,
-    asks_names: bool = False,
+    asks_names: Callable[[], str] | None = None,
     retypes: bool = False,
 ) -> Receipt:
     """Commits a change of the metadata, computed from the head that it lands on; each row is checked once against what the change demands."""
@@ -295,8 +310,8 @@ def _alter(
         if asks_rows and metadata != head.metadata:
             engine.check_slices(_born(state, asked, head), snapshot=after)
             asked = head
-        elif asks_names:
-            _check_names(engine, after, str(parameters.get("oldColumnPath") or ", ".join(parameters.get("columns", ()))))
+        elif asks_names is not None and (column := asks_names()):
+            _check_names(engine, after, column)
         return metadata
 
     return creation.change_metadata(state, operation, parameters, checked, reads_rows=asks_rows)
@@ -312,7 +327,7 @@ def _check_names(engine: AppendEngine, after: Snapshot, column: str) -> None:
     try:
         engine.check_slices((), snapshot=after)
     except StatementRefused as e:
-        if not e.getCondition().startswith("UNRESOLVED_COLUMN"):
+        if not e.getCondition().startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")):
             raise
         text = f"Column {column} stays as it is: {str(e).partition('] ')[2]}"
         condition = (

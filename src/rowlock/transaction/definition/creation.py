@@ -326,7 +326,9 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
     check_properties(properties, state.store.root)
     if has_constraints(properties):
         raise InvalidInput(
-            "A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint", table=state.store.root
+            "A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint",
+            table=state.store.root,
+            condition=named("DELTA_ADD_CONSTRAINTS"),
         )
 
     def change(head: Snapshot) -> Metadata:
