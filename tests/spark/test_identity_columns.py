@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import rowlock
 from interop.readers import commit_files, rows_by_all
 from rowlock import DeltaTable
-from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, StatementRefused, UnsupportedFeature
+from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, StatementRefused
 from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.storage.open import open_store
 from rowlock.tables import IdentityGenerator
@@ -318,7 +318,7 @@ def test_what_cannot_be_an_identity_column_is_refused(spark: SparkSession, tmp_p
     def build() -> Any:
         return DeltaTable.create(spark).location(str(tmp_path / "new")).addColumn("id", "bigint", generatedAlwaysAs=IdentityGenerator()).addColumn("v", "int")
 
-    with pytest.raises(UnsupportedFeature, match="partitioned"):
+    with pytest.raises(SchemaMismatch, match="PARTITION_NOT_SUPPORTED"):
         build().partitionedBy("id").execute()
     with pytest.raises(InvalidInput, match="IDENTITY_COLUMN_WITH_DEFAULT_VALUE"):
         DeltaTable.create(spark).location(str(tmp_path / "new")).addColumn("id", "bigint", generatedAlwaysAs=IdentityGenerator(), default="1").execute()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rowlock import arguments
 from rowlock.api.connect import classic
 from rowlock.api.handle import Handle, Receipts, commits
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.column_rules import check_default
 from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType, parse_type, stored_field
 from rowlock.engines.spark.read.scan import table_schema
@@ -236,9 +237,11 @@ class Definitions:
         handle, name = self._handle, arguments.text(colName, "colName")
         head = handle.state.refresh()
         if (found := head.schema.find(name)) is None:
-            raise SchemaMismatch(f"There is no column {name!r}; the table has {', '.join(head.schema.names)}", table=handle.path)
+            condition = schema.unresolved_column([name], head.schema.names)
+            raise SchemaMismatch(f"There is no column {name!r}; the table has {', '.join(head.schema.names)}", table=handle.path, condition=condition)
         if not is_identity(found):
-            raise InvalidInput(f"Column {found.name} is no identity column", table=handle.path)
+            condition = named("DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN")
+            raise InvalidInput(f"Column {found.name} is no identity column", table=handle.path, condition=condition)
         self._receipts.last = identity.sync(handle.state, name, lambda snapshot, column: handle.planner.furthest_number(snapshot, column))
 
 

@@ -16,7 +16,7 @@ from rowlock.engines.spark.catalyst.column_rules import check_columns
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType, delta_schema, parse_type, stored_field
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
-from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, identity_metadata
+from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, identity_columns, identity_metadata
 from rowlock.protocol.schema import ColumnPath, check_enforceable, column_name, parse_schema
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.transaction.definition import creation
@@ -329,7 +329,11 @@ class DeltaTableBuilder:
             text = "A table needs a column that is not a partition column"
             raise SchemaMismatch(text, table=handle.path, condition=named("ALL_PARTITION_COLUMNS_NOT_ALLOWED"))
         schema = StructType(self._fields)
-        check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
+        parsed = parse_schema(schema.json(), handle.path)
+        if numbered := [i.name for i in identity_columns(parsed) if i.name.lower() in {p.lower() for p in self._partitions}]:
+            text = f"A table cannot be partitioned by {numbered[0]}, whose numbers it gives itself"
+            raise SchemaMismatch(text, table=handle.path, condition=named("DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED", colName=numbered[0]))
+        check_enforceable(parsed, handle.path)
         check_columns(self._session(), schema, handle.path, "CREATE TABLE" if self._mode in ("create", "createIfNotExists") else "REPLACE TABLE")
 
     def _check_same(self, handle: Handle) -> None:
@@ -345,15 +349,17 @@ class DeltaTableBuilder:
             raise InvalidInput(
                 f"There is a table already whose property {other[0]} is another: leave it out, or set it by ALTER TABLE", table=handle.path, condition=condition
             )
-        if self._fields and not same_shape(delta_schema(StructType(self._fields)), delta_schema(table_schema(head))):
+        there = table_schema(head)
+        computed = [[f.metadata.get(GENERATION_EXPRESSION) for f in fields] for fields in (self._fields, there.fields)]
+        if self._fields and (computed[0] != computed[1] or not same_shape(delta_schema(StructType(self._fields)), delta_schema(there))):
             raise SchemaMismatch(
-                f"There is a table already whose columns are others: {table_schema(head).simpleString()}",
+                f"There is a table already whose columns are others, or computed otherwise: {there.simpleString()}",
                 table=handle.path,
                 condition=named(
                     "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
                     path=handle.path,
                     specifiedSchema=StructType(self._fields).simpleString(),
-                    existingSchema=table_schema(head).simpleString(),
+                    existingSchema=there.simpleString(),
                     schemaDifferences="",
                 ),
             )

@@ -208,7 +208,7 @@ def _assignments(target: Target, assignments: Any, values: ScalarSubqueries, *, 
     out: dict[str, Column | str] = {}
     for a in target.nodes.items(assignments):
         key = dotted([str(p) for p in target.nodes.items(a.key().nameParts())])
-        if key in out:
+        if key in out or (inserts and key.lower() in map(str.lower, out)):
             condition = named("DELTA_DUPLICATE_COLUMNS_ON_INSERT") if inserts else named("DELTA_CONFLICT_SET_COLUMN", columnList=f"[{key}, {key}]")
             raise InvalidInput(f"The statement sets {key} twice", table=target.folder, condition=condition)
         value = values.computed(a.value())

@@ -31,6 +31,8 @@ from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
+_OF_CHAR_AND_VARCHAR = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
+
 NewField = tuple[ColumnPath, StructField, Position | None]
 """(the path of the struct that gets it, empty for a column; the field; where among the others, None for the end)."""
 
@@ -57,6 +59,11 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
     """Adds a CHECK constraint.  Raises ConstraintViolated where a row of the table violates it."""
     if not name.strip() or not expression.strip():
         raise InvalidInput("A constraint needs a name and a condition", table=state.store.root)
+    if name.upper() == _OF_CHAR_AND_VARCHAR:
+        condition = named("DELTA_INVALID_CONSTRAINT_NAME", name=name)
+        raise InvalidInput(
+            f"{name} names what Delta itself checks of char and varchar columns: choose another name", table=state.store.root, condition=condition
+        )
 
     def change(head: Snapshot) -> Metadata:
         if (held := _constraint(head, name)) is not None:
