@@ -5,14 +5,13 @@ An engine translates the types of its rows into `rowlock.protocol.schema`, asks 
 - Columns and struct fields are matched by name without regard to case; names must differ by more than case.
 - A column that the table lacks is refused; `merged_schema` adds it where the caller asked for that.
 - A column or field that the rows lack is null, and is refused where it or a field of its structs is NOT NULL.
-- A type fits where every value of it is exactly a value of the column's type (`is_wider`).  Within arrays and maps struct
-  fields have the same names in the same order.
+- A type fits where every value of it is exactly a value of the column's type (`is_wider`), also within structs, arrays and maps.
 - Nulls of the rows are no matter of types: the rows themselves are checked for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rowlock.conditions import named
@@ -199,6 +198,30 @@ def merged_schema(table: StructType, rows: StructType, *, widening: Widening | N
     return StructType((*map(merged, table.fields), *(f for f in nullable(rows).fields if f.name.lower() not in have)))
 
 
+def goes_by_name(rows: StructType, names: Sequence[str], table: StructType, widening: Widening | None) -> bool:
+    """Whether an INSERT of rows into the columns `names`, by position, matches the fields of structs by their names, as delta-spark does: where the rows have
+    the columns' names, and no value is cast, but columns that are too narrow are widened."""
+
+    def holds(have: DataType, want: DataType) -> bool:
+        """Whether a value has all fields that are wanted, in any order, and each the wanted type."""
+        if isinstance(have, StructType) and isinstance(want, StructType):
+            given = {f.name: f.type for f in have.fields}
+            return all(f.name in given and holds(given[f.name], f.type) for f in want.fields)
+        inner = shared_parts(have, want)
+        return all(holds(*both) for both in inner.values()) if inner else have == want or (widening is not None and widening(want, have))
+
+    columns = [table.find(n) or replace(r, name=n) for r, n in zip(rows.fields, names, strict=True)]
+    return all(r.name == c.name and holds(r.type, c.type) for r, c in zip(rows.fields, columns, strict=True))
+
+
+def named_by_place(rows: DataType, table: DataType) -> DataType:
+    """The type of rows that go by position: the fields of structs have the names of the table's in the same places, those beyond them their own."""
+    if not (isinstance(rows, StructType) and isinstance(table, StructType)):
+        return with_parts(rows, {name: named_by_place(*both) for name, both in shared_parts(rows, table).items()})
+    known = [replace(r, name=t.name, type=named_by_place(r.type, t.type)) for r, t in zip(rows.fields, table.fields, strict=False)]
+    return StructType((*known, *rows.fields[len(known) :]))
+
+
 def _merged_type(table: DataType, rows: DataType) -> DataType:
     """The table's type with the fields that the structs of the rows' type have beyond those of its own, also in arrays and maps; of void the rows' type."""
     if table == PrimitiveType(VOID):
@@ -226,7 +249,10 @@ def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> No
     """Raises SchemaMismatch unless every value of the rows' type is one of the column's."""
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
         _check_fields(actual, wanted, name, table)
-    elif not (same_shape(actual, wanted) or is_wider(actual, wanted)):
+    elif inner := shared_parts(actual, wanted):
+        for part, (have, want) in inner.items():
+            _check_type(have, want, f"{name}.{part}", table)
+    elif not (actual == wanted or is_wider(actual, wanted)):
         raise SchemaMismatch(
             f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it",
             table=table,

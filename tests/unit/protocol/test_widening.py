@@ -12,7 +12,7 @@ from rowlock.protocol.column_values import GENERATION_EXPRESSION
 from rowlock.protocol.constraints import check_retyped, names_column
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json
 from rowlock.protocol.schema_edit import owner, with_part
-from rowlock.protocol.schema_fit import may_become, merged_schema, stays_in_family, type_changes, with_type
+from rowlock.protocol.schema_fit import goes_by_name, may_become, merged_schema, named_by_place, stays_in_family, type_changes, with_type
 
 TYPES: dict[str, DataType] = {
     n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "void")
@@ -134,3 +134,21 @@ def test_the_field_that_holds_a_place(path: tuple[str, ...], expected: int | Non
 
 def test_a_part_of_a_type_is_replaced() -> None:
     assert with_part(MapType(INT, ArrayType(INT)), ("value", "Element"), LONG) == MapType(INT, ArrayType(LONG))
+
+
+def test_fields_of_rows_by_position_get_the_names_of_those_in_their_places() -> None:
+    """Those beyond the table's keep their own, and are added; rows that have the columns' names and types go by name instead."""
+    number, wider = PrimitiveType("integer"), PrimitiveType("long")
+
+    def struct(*names: str, type_: PrimitiveType = number) -> StructType:
+        return StructType(tuple(StructField(n, type_) for n in names))
+
+    table = StructType((StructField("a", number), StructField("m", MapType(PrimitiveType("string"), struct("x", "y")))))
+    held = table.fields[1].type
+    assert named_by_place(MapType(PrimitiveType("string"), struct("y", "w", "z")), held) == MapType(PrimitiveType("string"), struct("x", "y", "z"))
+    assert named_by_place(number, held) == number
+    for names, type_, by_name in ((("y", "x"), number, True), (("y", "x", "z"), number, True), (("y", "z"), number, False), (("y", "x"), wider, False)):
+        rows = StructType((StructField("a", number), StructField("m", MapType(PrimitiveType("string"), struct(*names, type_=type_)))))
+        assert goes_by_name(rows, ["a", "m"], table, None) is by_name
+        assert goes_by_name(rows, ["a", "m"], table, may_become) is ("x" in names)
+        assert not goes_by_name(rows, ["m", "a"], table, None)

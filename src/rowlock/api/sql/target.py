@@ -12,7 +12,7 @@ from typing import Any
 from rowlock import arguments, threads
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
-from rowlock.api.row_writes import widened_metadata
+from rowlock.api.row_writes import widened_metadata, widening
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import Condition, named
 from rowlock.display import count
@@ -28,7 +28,8 @@ from rowlock.exceptions import InvalidInput, SchemaMismatch, refuse
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.paths import path_of
-from rowlock.protocol.schema import dotted, quote, unresolved_column
+from rowlock.protocol.schema import StructType, dotted, quote, unresolved_column
+from rowlock.protocol.schema_fit import goes_by_name, named_by_place
 from rowlock.transaction.state.call import settings
 
 open_part: ContextVar[Callable[[str], DeltaTransaction] | None] = ContextVar("the parts of the transaction in which statements run", default=None)
@@ -117,8 +118,13 @@ def fitted(
             condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
         )
     head = target.head
+    by_name = by_name or (not listed and goes_by_name(columns_of_frame(rows), names, head.schema, widening(head) if evolving else None))
     if evolving and not (listed and {n.lower() for n in names}.difference(n.lower() for n in table_schema(head).names)):
-        head = replace(head, metadata=widened_metadata(head, columns_of_frame(rows.toDF(*names))))
+        given = columns_of_frame(rows.toDF(*names))
+        if not by_name:
+            places = [(f, head.schema.find(f.name)) for f in given.fields]
+            given = StructType(tuple(f if at is None else replace(f, type=named_by_place(f.type, at.type)) for f, at in places))
+        head = replace(head, metadata=widened_metadata(head, given))
     schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
@@ -133,8 +139,7 @@ def fitted(
         condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(twice[-1])) if listed else duplicate
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path, condition=condition)
     _, alias = target.nodes.without_alias(analyzed(rows))
-    by_name_of_fields = by_name or (False if listed else None)
-    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name_of_fields, fills=fills)
+    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
     out = (
         relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
     )  # with the metadata that the table gets with a new column

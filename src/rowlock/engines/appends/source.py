@@ -210,8 +210,19 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Values of a type that fits, as the wanted type; struct fields are matched without regard to case."""
     if pa.types.is_dictionary(values.type):
         return pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(wanted)).dictionary_decode()
+    if pa.types.is_list(wanted) and not pa.types.is_null(values.type):
+        lists = values if pa.types.is_list(values.type) else values.cast(pa.list_(values.type.value_type))
+        return _around(lists, wanted, _cast(lists.values, wanted.value_type))
+    if pa.types.is_map(wanted) and pa.types.is_map(values.type):
+        held = [_cast(values.keys, wanted.key_type), _cast(values.items, wanted.item_type)]
+        return _around(values, wanted, pa.StructArray.from_arrays(held, fields=[wanted.key_field, wanted.item_field]))
     if not (pa.types.is_struct(wanted) and pa.types.is_struct(values.type)):
         return values.cast(wanted)
     at = {f.name.lower(): n for n, f in enumerate(values.type)}
     parts = [_cast(pc.struct_field(values, [at[f.name.lower()]]), f.type) if f.name.lower() in at else pa.nulls(len(values), f.type) for f in wanted]
     return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=pc.is_null(values))
+
+
+def _around(values: pa.Array, wanted: pa.DataType, held: pa.Array) -> pa.Array:
+    """Lists or maps with other contents in the same places."""
+    return pa.Array.from_buffers(wanted, len(values), values.buffers()[:2], offset=values.offset, children=[held])

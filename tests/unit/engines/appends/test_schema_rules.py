@@ -70,6 +70,7 @@ decimal(20,0): byte short integer long decimal(3,0) decimal(5,0) decimal(10,0)
 decimal(22,2): byte short integer long decimal(3,0) decimal(5,0) decimal(5,2) decimal(10,0) decimal(10,2) decimal(12,2) decimal(20,0)
 decimal(38,18): byte short integer long decimal(3,0) decimal(5,0) decimal(5,2) decimal(10,0) decimal(10,2) decimal(12,2) decimal(20,0) decimal(22,2)
 array<long>: array<integer>
+map<string,long>: map<string,integer>
 struct<a:integer>: struct<A:byte>
 """
 """Column type: the other types whose rows are cast to it.  Nulls without a type fit every column; every pair that is not here is refused."""
@@ -167,9 +168,13 @@ COLUMNS = (
     StructField("wide", P("double")),
     StructField("day", P("date")),
     StructField("raw", P("binary")),
+    StructField("pairs", ArrayType(StructType((StructField("a", P("long")), StructField("b", P("string")))))),
+    StructField("named", MapType(P("string"), ArrayType(StructType((StructField("a", P("long")), StructField("b", P("string"))))))),
 )
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 ID = pa.array([2], pa.int32())
+PAIRS = pa.list_(pa.struct([("B", pa.string()), ("a", pa.int32())]))
+"""Fields in another order, of other case and type."""
 MUST = pa.array([{"must": 1, "may": "m"}], pa.struct([("must", pa.int32()), ("may", pa.string())]))
 
 
@@ -190,6 +195,10 @@ ACCEPTED: dict[str, tuple[pa.Table, dict[str, Any]]] = {
     "a null without a type": (one(id=ID, name=pa.nulls(1), free=pa.nulls(1), list=pa.nulls(1), inner=MUST), {"Name": None, "list": None}),
     "fields in another order and case": (one(id=ID, inner=pa.array([{"MAY": "x", "must": 5}])).set_column(1, "inner", pa.array([{"MAY": "x", "must": 5}], pa.struct([("MAY", pa.large_string()), ("must", pa.int16())]))), {"inner": {"must": 5, "may": "x"}}),
     "an absent nullable field": (one(id=ID, inner=pa.array([{"MUST": 5}], pa.struct([("MUST", pa.int32())]))), {"inner": {"must": 5, "may": None}}),
+    "structs in lists": (one(id=ID, pairs=pa.array([[{"a": 0}], [{"B": "x", "a": 1}, None]], PAIRS)[1:], inner=MUST), {"pairs": [{"a": 1, "b": "x"}, None]}),
+    "structs in lists that lack fields": (one(id=ID, pairs=pa.array([[{"b": "x"}]]), inner=MUST), {"pairs": [{"a": None, "b": "x"}]}),
+    "structs in maps": (one(id=ID, named=pa.array([[("k", [{"a": 1}])]], pa.map_(pa.string(), PAIRS)), inner=MUST), {"named": [("k", [{"a": 1, "b": None}])]}),
+    "structs in large lists": (one(id=ID, pairs=pa.array([[{"a": 1}]]).cast(pa.large_list(pa.struct([("a", pa.int64())]))), inner=MUST), {"pairs": [{"a": 1, "b": None}]}),
     "long text": (one(id=ID, name=pa.array(["x"], pa.large_string()), inner=MUST), {"Name": "x"}),
     "views of text": (one(id=ID, name=pa.array(["x"], pa.string_view()), raw=pa.array([b"y"], pa.binary_view()), inner=MUST), {"Name": "x", "raw": b"y"}),
     "text in a dictionary": (one(id=ID, name=pa.array(["x"]).dictionary_encode(), inner=MUST), {"Name": "x"}),
@@ -206,6 +215,8 @@ REFUSED: dict[str, tuple[pa.Table, type[Exception], str]] = {
     "an absent NOT NULL column": (one(name="two", inner=MUST), SchemaMismatch, "Id is NOT NULL"),
     "an unknown column": (one(id=ID, surprise=1, inner=MUST), SchemaMismatch, "surprise.*merge_schema"),
     "an unknown field": (one(id=ID, inner=pa.array([{"must": 1, "surprise": 1}])), SchemaMismatch, "surprise"),
+    "an unknown field in a list": (one(id=ID, pairs=pa.array([[{"a": 1, "surprise": 1}]]), inner=MUST), SchemaMismatch, "pairs.element.*surprise"),
+    "text for a number in a list": (one(id=ID, pairs=pa.array([[{"a": "1"}]]), inner=MUST), SchemaMismatch, "pairs.element.a is bigint .* string"),
     "an absent NOT NULL field": (one(id=ID, inner=pa.array([{"may": "x"}])), SchemaMismatch, "inner.must is NOT NULL"),
     "an absent struct with a NOT NULL field": (one(id=ID), SchemaMismatch, "inner.must is NOT NULL"),
     "text for a number": (one(id="2", inner=MUST), SchemaMismatch, "Id is int .* string"),
@@ -269,6 +280,7 @@ ARROW_ALONE = frozenset(
         "text in a dictionary",
         "bytes of a fixed size",
         "large lists of narrower numbers",
+        "structs in large lists",
         "lists of a fixed size",
         "a day in milliseconds",
         "a moment in whole microseconds",

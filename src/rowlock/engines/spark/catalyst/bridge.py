@@ -363,6 +363,18 @@ def fields_by_name(value: Column, have: StructType, want: StructType, part: Call
     return [(F.lit(None).cast(f.dataType) if held is None else part(value.getField(held.name), held.dataType, f.dataType)).alias(f.name) for held, f in found]
 
 
+def with_parts_of(value: Column, have: DataType, want: DataType, part: Callable[[Column, DataType, DataType], Column]) -> Column | None:
+    """A struct with the fields of another, an array or a map with what it holds changed, each part as `part` makes it; None where the types have no parts in common."""
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        return F.when(value.isNotNull(), F.struct(*fields_by_name(value, have, want, part)))
+    if isinstance(have, ArrayType) and isinstance(want, ArrayType):
+        return F.transform(value, lambda each: part(each, have.elementType, want.elementType))
+    if isinstance(have, MapType) and isinstance(want, MapType):
+        keyed = value if have.keyType == want.keyType else F.transform_keys(value, lambda key, _: part(key, have.keyType, want.keyType))
+        return F.transform_values(keyed, lambda _, each: part(each, have.valueType, want.valueType))
+    return None
+
+
 def bare(t: DataType) -> DataType:
     """The type without the metadata of its fields."""
     return with_parts(t, bare, lambda f: StructField(f.name, bare(f.dataType), f.nullable))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession, functions as F
@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, MapT
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, fields_by_name, nullable
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, fields_by_name, nullable, with_parts_of
 from rowlock.engines.spark.catalyst.types import store_policy
 from rowlock.engines.spark.read.scan import empty_frame, table_schema
 from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
@@ -62,27 +62,10 @@ def query_of(nodes: Nodes, insert: JavaObject, newest: Callable[[], Snapshot]) -
 _NESTED = (StructType, ArrayType, MapType)
 
 
-def _goes_by_name(rows: DataFrame, columns: Sequence[StructField]) -> bool:
-    """Whether an INSERT by position matches the fields of structs by their names, as delta-spark does: where the rows have the columns' names, and none is cast."""
-    return rows.columns == [c.name for c in columns] and all(_holds(f.dataType, bare(c.dataType)) for f, c in zip(rows.schema.fields, columns, strict=True))
+def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool = False, fills: bool = False) -> DataFrame:
+    """The rows under these columns, by position; with `by_name`, fields within structs by their names.  With `fills` fields that structs lack are null.
 
-
-def _holds(have: DataType, want: DataType) -> bool:
-    """Whether a value has all fields that are wanted, in any order, and each the wanted type."""
-    if isinstance(have, StructType) and isinstance(want, StructType):
-        given = {f.name: f.dataType for f in have.fields}
-        return all(f.name in given and _holds(given[f.name], f.dataType) for f in want.fields)
-    if isinstance(have, ArrayType) and isinstance(want, ArrayType):
-        return _holds(have.elementType, want.elementType)
-    if isinstance(have, MapType) and isinstance(want, MapType):
-        return _holds(have.keyType, want.keyType) and _holds(have.valueType, want.valueType)
-    return have == want
-
-
-def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool | None = False, fills: bool = False) -> DataFrame:
-    """The rows under these columns, by position; with `by_name`, fields within structs by their names; None decides it as delta-spark does.  With `fills` fields that structs lack are null.
-
-    Raises Spark's AnalysisException for a type that may not be stored in a column's.
+    Raises Spark's AnalysisException for a type that may not be stored in a column's, SchemaMismatch for structs that lack fields or have more.
 
     Null is let through, for the table's own check of it; a value that does not fit raises when the rows are computed.
     """
@@ -91,8 +74,8 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     schema = nullable(StructType([StructField(f.name, BooleanType() if f.name in nulls else bare(f.dataType), True) for f in columns]))
     wanted = analyzed(empty_frame(spark, schema)).output()
     conf = spark._jsparkSession.sessionState().conf()
-    by_name = _goes_by_name(rows, columns) if by_name is None else by_name
     rows = _filled(rows, schema) if fills else rows
+    _check_counts(rows.schema, schema, by_name, table)
     rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
     if by_name and rows.columns != schema.names:  # spelled otherwise, which Spark heeds where the session does
         rows = rows.toDF(*schema.names)
@@ -101,6 +84,32 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     plan = resolver.resolveOutputColumns(table, wanted, analyzed(rows), by_name, conf, default)
     fitted = bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])  # Spark stores no null in a void column under STRICT, so it sees another type
     return fitted.select(*(F.lit(None).alias(n) if n in nulls else F.col(quote(n)) for n in fitted.columns)) if nulls else fitted
+
+
+def _structs(have: DataType, want: DataType, by_name: bool, name: str = "") -> Iterator[tuple[str, StructType, StructType]]:
+    """Each struct of one type with the one of the other type whose place it takes, at any depth, outer ones first, and where that is."""
+    pairs: list[tuple[str, DataType, DataType]] = []
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        yield name, have, want
+        known = {f.name.lower(): f for f in want.fields}
+        into = [known.get(f.name.lower()) for f in have.fields] if by_name else want.fields
+        pairs = [(f".{w.name}", h.dataType, w.dataType) for h, w in zip(have.fields, into, strict=False) if w is not None]
+    elif isinstance(have, ArrayType) and isinstance(want, ArrayType):
+        pairs = [(".element", have.elementType, want.elementType)]
+    elif isinstance(have, MapType) and isinstance(want, MapType):
+        pairs = [(".key", have.keyType, want.keyType), (".value", have.valueType, want.valueType)]
+    for place, h, w in pairs:
+        yield from _structs(h, w, by_name, name + place)
+
+
+def _check_counts(rows: StructType, columns: StructType, by_name: bool, table: str) -> None:
+    """Raises SchemaMismatch, with delta-spark's condition, where a struct of the rows has fewer or more fields than the column's."""
+    for name, have, want in (found for h, w in zip(rows.fields, columns.fields, strict=True) for found in _structs(h.dataType, w.dataType, by_name, w.name)):
+        if (given := len(have.fields)) != (wanted := len(want.fields)):
+            text = f"The struct {name} of the INSERT has the fields {', '.join(have.names)}, the column's has {', '.join(want.names)}"
+            few = {"columnName": f"not enough nested fields in {name}", "numColumns": wanted, "insertColumns": given}
+            arity = named("DELTA_INSERT_COLUMN_ARITY_MISMATCH", tableName=table, **few)
+            raise SchemaMismatch(text, table=table, condition=arity if given < wanted else named("DELTA_METADATA_MISMATCH"))
 
 
 def _filled(rows: DataFrame, wanted: StructType) -> DataFrame:
@@ -113,14 +122,20 @@ def _filled(rows: DataFrame, wanted: StructType) -> DataFrame:
 
 
 def _with_fields(value: Column, have: DataType, want: DataType) -> Column:
-    """A value whose structs have the fields of `want` that they lack, as nulls; those that only they have stay at the end."""
+    """A value whose structs, also in arrays and maps, have the fields of `want` that they lack, as nulls; those that only they have stay at the end."""
+    if not _lacks(have, want):
+        return value
     if not (isinstance(have, StructType) and isinstance(want, StructType)):
-        return value
+        made = with_parts_of(value, have, want, _with_fields)
+        return value if made is None else made
     known = {f.name.lower() for f in want.fields}
-    if known <= {f.name.lower() for f in have.fields} and not any(isinstance(f.dataType, StructType) for f in have.fields):
-        return value
     extra = [value.getField(f.name).alias(f.name) for f in have.fields if f.name.lower() not in known]
     return F.when(value.isNotNull(), F.struct(*fields_by_name(value, have, want, _with_fields), *extra))
+
+
+def _lacks(have: DataType, want: DataType) -> bool:
+    """Whether a struct of one type lacks a field of the other's, at any depth."""
+    return any({f.lower() for f in w.names} - {f.lower() for f in h.names} for _, h, w in _structs(have, want, by_name=True))
 
 
 def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:

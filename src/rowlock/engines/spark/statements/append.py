@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, StructType
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import analyzed, fields_by_name, nullable_type, to_arrow
+from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, to_arrow, with_parts_of
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
 from rowlock.engines.spark.driver_rows import Ways
@@ -67,9 +67,8 @@ def _cast(value: Column, actual: DataType, wanted: DataType) -> Column:
     """A value of a type that fits, as the wanted type; struct fields are matched without regard to case."""
     if same_shape(delta_type(actual), delta_type(wanted)):
         return value
-    if isinstance(actual, StructType) and isinstance(wanted, StructType):
-        return F.when(value.isNotNull(), F.struct(*fields_by_name(value, actual, wanted, _cast)))
-    return value.cast(nullable_type(wanted))  # whether a null is there is seen in the rows
+    made = with_parts_of(value, actual, wanted, _cast)
+    return value.cast(nullable_type(wanted)) if made is None else made  # whether a null is there is seen in the rows
 
 
 def append_statement(
