@@ -131,6 +131,8 @@ def check_default(spark: SparkSession, name: str, type_: DataType, text: str, ta
     except AnalysisException as e:
         if (e.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
             raise bad("a default may use no column", "NOT_CONSTANT") from e
+        if (e.getCondition() or "").startswith("TABLE_OR_VIEW_NOT_FOUND"):
+            raise bad("it has a subquery", "SUBQUERY_EXPRESSION") from e
         raise
     plan = analyzed(frame)
     if uses_variables(bridge, plan):

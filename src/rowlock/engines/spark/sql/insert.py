@@ -52,11 +52,11 @@ def query_of(nodes: Nodes, insert: JavaObject, newest: Callable[[], Snapshot]) -
     options = _options_of_insert_into(nodes.spark)
     if DEFAULT not in str(insert.query().toString()).upper():
         return insert.query(), options
-    relation = analyzed(empty_frame(nodes.spark, table_schema(newest())))
+    relation, state = analyzed(empty_frame(nodes.spark, table_schema(newest()))), nodes.spark._jsparkSession.sessionState()
+    insert = insert.withNewChildren(nodes.bridge.seq([state.analyzer().execute(insert.query())]))  # the rule looks at a SELECT whose source is resolved
     parts = [relation if n == 0 else insert.productElement(n) for n in range(insert.productArity())]
     analysis = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
-    rule = analysis.ResolveColumnDefaultInCommandInputQuery(nodes.spark._jsparkSession.sessionState().catalogManager())
-    return rule.apply(insert.copy(*parts)).query(), options
+    return analysis.ResolveColumnDefaultInCommandInputQuery(state.catalogManager()).apply(insert.copy(*parts)).query(), options
 
 
 _NESTED = (StructType, ArrayType, MapType)
