@@ -103,6 +103,9 @@ def insert(target: Target, plan: Any) -> None:
     if plan.overwrite() and not chosen:
         how["partition_overwrite_mode"] = "dynamic" if dynamic else "static"
     given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
+    if twice := [c for c in given if c.lower() in {name.lower() for name in fixed}]:
+        condition = named("STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST", staticName=twice[0])
+        raise InvalidInput(f"PARTITION and the list of columns both give {twice[0]}", table=target.path, condition=condition)
     others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
     names = given or (list(rows.columns) if plan.byName() else others)
     if evolving and not given:  # the columns beyond those of the table are new, under their own names
@@ -144,13 +147,13 @@ def _write(target: Target, rows: DataFrame, where: Column | None, *, evolving: b
 
 def append(target: Target, plan: Any) -> None:
     """`df.writeTo(t).append()`, and AppendData as others make it: by name or by position."""
-    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path, replaces=False)
+    options = _options(target, plan, replaces=False)
     frames.write(_rows(target, plan, evolves(options)), target.path, **options)
 
 
 def overwrite(target: Target, plan: Any) -> None:
     """INSERT INTO ... REPLACE WHERE, and `df.writeTo(t).overwrite(condition)`."""
-    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
+    options = _options(target, plan)
     condition = plan.deleteExpr()
     where = None if str(condition.toString()) == "true" else _expression(target, condition)
     static = {"partition_overwrite_mode": "static"} if where is None else {}  # it says itself what it replaces: the session's setting has no say in it
@@ -159,14 +162,19 @@ def overwrite(target: Target, plan: Any) -> None:
 
 def overwrite_partitions(target: Target, plan: Any) -> None:
     """`df.writeTo(t).overwritePartitions()`: the partitions that the rows fall into; all rows of a table without partitions."""
-    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
+    options = _options(target, plan)
     frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{**options, "partition_overwrite_mode": "dynamic"})
+
+
+def _options(target: Target, plan: Any, *, replaces: bool = True) -> dict[str, Any]:
+    """The options of a write as arguments; WITH SCHEMA EVOLUTION is one of them."""
+    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path, replaces=replaces)
+    evolving = target.nodes.has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())
+    return {**options, "merge_schema": True} if evolving else options
 
 
 def _rows(target: Target, plan: Any, evolving: bool) -> DataFrame:
     rows = target.nodes.frame(plan.query())
-    if target.nodes.has_method(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
-        target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
     columns = target.table().toDF().columns
     names = list(rows.columns) if plan.isByName() else [*columns, *rows.columns[len(columns) :]] if evolving else columns
     return fitted(target, rows, names, by_name=bool(plan.isByName()), fills=plan.isByName() and plan.origin().sqlText().isEmpty(), evolving=evolving)
