@@ -236,9 +236,7 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> 
     if not isinstance(key, str):
         raise InvalidInput(f"A column to set must be named by a string, not {type(key).__name__}", table=table)
     parts = column_path(key)
-    found = _walk(parts, schema)
-    for rest in without_name(parts, alias):
-        found = found or _walk(rest, schema)
+    found = next((path for p in (*without_name(parts, alias), parts) if (path := _walk(p, schema))), None)  # first a column of the table, as Spark has it
     if found is None:
         text = f"There is no column {key!r} to set; the table has {', '.join(schema.names)}"
         paths = [parts, *without_name(parts, alias)]
