@@ -21,7 +21,7 @@ from rowlock.engines.spark.catalyst.types import StorePolicy, fitted_text
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.column_values import Generated, Identity, default_of
-from rowlock.protocol.schema import column_path
+from rowlock.protocol.schema import column_path, quote
 
 Expression = str | Column
 DEFAULT = "DEFAULT"
@@ -296,8 +296,8 @@ def assigned_columns(
     with `keeps` as they were.  Raises SchemaMismatch, InvalidInput.
     """
     schema = target.schema
-    named = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
-    paths = [(path, as_column(target.default(path) if is_default(v) else v)) for path, v in named]
+    given = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
+    paths = [(path, as_column(target.default(path) if is_default(v) else v)) for path, v in given]
     _refuse_overlaps([p for p, _ in paths], resolver.table)
     if not cast and all(len(p) == 1 and KEY not in schema[p[0]].metadata for p, _ in paths):  # a bounded text is cut and filled up as a text alone
         return {p[0]: value.alias(p[0]) for p, value in paths}
@@ -313,7 +313,8 @@ def assigned_columns(
         if len(path) == 1:
             out[path[0]] = fitted_text(fitted, schema[path[0]]).alias(path[0])
         elif insert:
-            raise SchemaMismatch(f"A nested field cannot be inserted alone: {'.'.join(path)}", table=resolver.table)
+            condition = named("DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION", operation="INSERT clause of MERGE operation", fieldName=".".join(map(quote, path)))
+            raise SchemaMismatch(f"A nested field cannot be inserted alone: {'.'.join(path)}", table=resolver.table, condition=condition)
         else:
             nested.setdefault(path[0], {})[path[1:]] = fitted
     for name, fields in nested.items():
