@@ -5,6 +5,7 @@ What delta-spark said is recorded in tests/data/sql/delta_statements.txt, with e
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,17 @@ def test_the_statements_are_as_delta_spark_has_them(tmp_path: Path, evolving: bo
 @pytest.mark.soak("the other scenarios of the same list", ci=True)
 def test_more_statements_are_as_delta_spark_has_them(tmp_path: Path) -> None:
     assert not _run(tmp_path, {name: statements for name, statements in BEFORE_A_CHANGE.items() if name not in SHORT})
+
+
+def test_no_two_scenarios_make_one_table() -> None:
+    """All scenarios run one after another in one schema."""
+    made: dict[str, set[str]] = {}
+    for scenario, statements in ALL.items():
+        for name in re.findall(
+            r"(?:CREATE (?:TEMP )?(?:TABLE|VIEW) (?:delta\.`\{wh\}/)?|saveAsTable\(')(?!delta\.`|IF NOT )([\w.]+)", "\n".join(s.text for s in statements)
+        ):
+            made.setdefault(name.lower(), set()).add(scenario)
+    assert {name: scenarios for name, scenarios in made.items() if len(scenarios) > 1} == {}
 
 
 @pytest.mark.soak("all scenarios of the same list")
