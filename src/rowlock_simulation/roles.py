@@ -50,7 +50,7 @@ _WRONG_ALTERS: tuple[tuple[str, ...], ...] = (
     ("add", "k"), ("add strict", "x"), ("rename", "nobody", "x"), ("rename", "v", "k"), ("drop", "nobody"), ("move", "nobody"), ("comment", "nobody", "x"),
     ("set default", "nobody", "1"), ("drop default", "nobody"), ("set not null", "nobody"), ("narrow", "k"), ("cluster", "nobody"), ("cluster", "k", "k"),
     ("add constraint", "", "v > 0"), ("add constraint", "wrong", "nobody > 0"), ("drop constraint", "nobody"), ("feature", "nonsense"), ("versions", "9", "9"),
-    ("comment twice", "v"), ("replace columns", "k", "nobody"),
+    ("comment twice", "v"), ("replace columns", "k", "k"),
 )  # fmt: skip
 _WRONG_PROPERTIES = (
     {"delta.checkpointInterval": "0"}, {"delta.enableRowTracking": "perhaps"}, {"delta.columnMapping.mode": "number"}, {"rowlock.isolation": "none"},
