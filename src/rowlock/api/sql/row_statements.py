@@ -102,11 +102,11 @@ def insert(target: Target, plan: Any) -> None:
     how: dict[str, Any] = {"mode": "overwrite" if plan.overwrite() else "append", **options}
     if plan.overwrite() and not chosen:
         how["partition_overwrite_mode"] = "dynamic" if dynamic else "static"
-    given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
-    if twice := [c for c in given if c.lower() in {name.lower() for name in fixed}]:
+    given, taken = [str(c) for c in nodes.items(plan.userSpecifiedCols())], {name.lower() for name in fixed}
+    if twice := [c for c in given if c.lower() in taken]:
         condition = named("STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST", staticName=twice[0])
         raise InvalidInput(f"PARTITION and the list of columns both give {twice[0]}", table=target.path, condition=condition)
-    others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
+    others = [c for c in table.columns if c.lower() not in taken]
     names = given or (list(rows.columns) if plan.byName() else others)
     if evolving and not given:  # the columns beyond those of the table are new, under their own names
         names = [*names, *rows.columns[len(names) :]]

@@ -120,11 +120,10 @@ def fitted(
     head = target.head
     by_name = by_name or (not listed and goes_by_name(columns_of_frame(rows), names, head.schema, widening(head) if evolving else None))
     if evolving and not (listed and {n.lower() for n in names}.difference(n.lower() for n in table_schema(head).names)):
-        given = columns_of_frame(rows.toDF(*names))
+        given = [replace(f, name=n) for f, n in zip(columns_of_frame(rows).fields, names, strict=True)]
         if not by_name:
-            places = [(f, head.schema.find(f.name)) for f in given.fields]
-            given = StructType(tuple(f if at is None else replace(f, type=named_by_place(f.type, at.type)) for f, at in places))
-        head = replace(head, metadata=widened_metadata(head, given))
+            given = [f if (at := head.schema.find(f.name)) is None else replace(f, type=named_by_place(f.type, at.type)) for f in given]
+        head = replace(head, metadata=widened_metadata(head, StructType(tuple(given))))
     schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:

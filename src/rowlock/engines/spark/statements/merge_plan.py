@@ -195,7 +195,7 @@ def merge_statement(
         alias,
         source,
     )
-    join = _join_of(*parts[0], root)
+    join = _join_of(*parts[0])
     left, right = [*bridge.list(join.left().output()), *tables.address], [*bridge.list(join.right().output()), tables.source_row]
     condition = join.condition().get()
     resolver.check(condition)
@@ -230,7 +230,7 @@ def merge_statement(
     return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=held.num_rows)
 
 
-def _join_of(resolver: Resolver, pairs: JavaObject, root: str) -> JavaObject:
+def _join_of(resolver: Resolver, pairs: JavaObject) -> JavaObject:
     """The Join below the outputs of the pairs.  Raises StatementRefused."""
     join = pairs.child().child() if resolver.draws else pairs.child()
     if class_name(join) != "Join":

@@ -66,7 +66,7 @@ def parquet_folder(evaluator: Evaluator, partitions: StructType, listed: Parquet
     """Reads the table's folder, whose `path` errors name; `listed` is what the catalog holds of it.  Raises InvalidInput, SchemaMismatch."""
     files = _files_in(evaluator.spark, evaluator.store, partitions)
     footers = _footers_of(evaluator.store, files) if with_footers else None
-    columns = _columns_in(evaluator.reading_session, evaluator.store, evaluator.root, files, partitions)
+    columns = _columns_in(evaluator, files, partitions, footers)
     if listed is not None:
         _check_partitions(listed, files, path)
         columns = _in_catalog(listed, columns, path)
@@ -180,21 +180,22 @@ def _checked(micros: int | None, text: str) -> int:
     return micros
 
 
-def _columns_in(spark: SparkSession, store: ObjectStore, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:
+def _columns_in(evaluator: Evaluator, files: Sequence[AddFile], partitions: StructType, footers: Sequence[pq.FileMetaData] | None) -> StructType:
     """The merged columns of all files, and the partition columns, all nullable.  Raises SchemaMismatch where files contradict each other.
 
     A partition column that files hold as well is where it is in them, and its values are those of the folders, as Spark reads such folders.
+    `footers`: those of the files, where they were read.
     """
-    names = [paths.join(root, f.path) for f in files]
+    names = [paths.join(evaluator.root, f.path) for f in files]
     try:
-        data = _read_schema(spark, names)
-        differ_by_case = len({n.lower() for n in data.names}) < len(data.names)
-        data = _merged_one_by_one(spark, store, names, files) if differ_by_case else data
+        data = _read_schema(evaluator.reading_session, names)
+        if len({n.lower() for n in data.names}) < len(data.names):
+            data = _merged_one_by_one(evaluator, names, files, footers)
     except (PySparkException, Py4JJavaError) as e:
         reason = str(e.java_exception.getMessage()) if isinstance(e, Py4JJavaError) else str(e)
         if "CANNOT_MERGE" not in reason:
-            raise SchemaMismatch(f"The files have no columns in common form: {reason}", table=root) from e
-        data = _merged_one_by_one(spark, store, names, files)
+            raise SchemaMismatch(f"The files have no columns in common form: {reason}", table=evaluator.root) from e
+        data = _merged_one_by_one(evaluator, names, files, footers)
     of_folders = {f.name.lower(): f for f in partitions.fields}
     beside = [f for f in partitions.fields if f.name.lower() not in {n.lower() for n in data.names}]
     return StructType([_plain(of_folders.get(f.name.lower(), f)) for f in (*data.fields, *beside)])
@@ -208,20 +209,21 @@ def _read_schema(spark: SparkSession, names: Sequence[str]) -> StructType:
     return reader.option("__globPaths__", "false").parquet(*names).schema
 
 
-def _merged_one_by_one(spark: SparkSession, store: ObjectStore, names: Sequence[str], files: Sequence[AddFile]) -> StructType:
+def _merged_one_by_one(evaluator: Evaluator, names: Sequence[str], files: Sequence[AddFile], footers: Sequence[pq.FileMetaData] | None) -> StructType:
     """The columns of files in which one has a name in other letters, or as a narrower whole number, which Parquet holds as it holds an int.
 
     A Spark job for each form that files have.  Raises SchemaMismatch for types that contradict each other.
     """
-    forms = {f"{footer.schema}{(footer.metadata or {}).get(_SPARKS_SCHEMA)!r}": name for name, footer in zip(names, _footers_of(store, files), strict=True)}
-    each = [parse_schema(_read_schema(spark, [name]).json(), store.root) for name in forms.values()]
+    root, footers = evaluator.store.root, _footers_of(evaluator.store, files) if footers is None else footers
+    forms = {f"{footer.schema}{(footer.metadata or {}).get(_SPARKS_SCHEMA)!r}": name for name, footer in zip(names, footers, strict=True)}
+    each = [parse_schema(_read_schema(evaluator.reading_session, [name]).json(), root) for name in forms.values()]
     merged = functools.reduce(lambda one, other: merged_schema(one, other, widening=_within_an_int), each)
     for path, other, type_ in (found for one in each for found in type_changes(one, merged)):
         if not _within_an_int(other, type_):
             name = ".".join(path)
             condition = named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name)
             text = f"The files have no columns in common form: {name} is {type_name(other, sql=True)} in one and {type_name(type_, sql=True)} in another"
-            raise SchemaMismatch(text, table=store.root, condition=condition)
+            raise SchemaMismatch(text, table=root, condition=condition)
     return StructType.fromJson(orjson.loads(schema_json(merged)))
 
 
