@@ -255,4 +255,4 @@ def check_new_default(handle: Handle, name: str, text: str) -> None:
     """Raises InvalidInput where a text cannot be the default of the column; a column that is not there is left to the commit."""
     field = next((f for f in table_schema(handle.state.refresh()).fields if f.name.lower() == name.lower()), None)
     if field is not None:
-        check_default(handle.spark, field.name, field.dataType, text, handle.path, "ALTER TABLE ALTER COLUMN")
+        check_default(handle.spark, field, text, handle.path, "ALTER TABLE ALTER COLUMN")

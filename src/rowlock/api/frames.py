@@ -23,6 +23,8 @@ from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.protocol.column_values import DEFAULTS
+from rowlock.protocol.delta_properties import FEATURE_PREFIX
 from rowlock.protocol.schema_fit import check_names
 from rowlock.transaction.definition import creation, replacement
 from rowlock.transaction.state import call
@@ -267,7 +269,8 @@ def make_with_rows(
     with handle.commits("create", options.get("user_metadata"), **how), step_of(handle.spark, app) as step:
         if not replaces:
             stage = overwrites.stage_of(handle, df, max_records)
-            return handle.compacted(create_with_rows(handle.state, columns_of_frame(df), stage, **layout, mode="ErrorIfExists", app=step, made=made))
+            columns = columns_of_frame(df, defaults=f"{FEATURE_PREFIX}{DEFAULTS}" in properties)
+            return handle.compacted(create_with_rows(handle.state, columns, stage, **layout, mode="ErrorIfExists", app=step, made=made))
         columns = overwrites.columns_of_replaced(handle, df)
         metadata = metadata_of_rows(columns, handle.path, **layout, description=made.description, cluster_by=made.cluster_by)
         return replacement.replace_table(

@@ -12,8 +12,8 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.constraints import check_retyped
 from rowlock.protocol.paths import is_hidden
-from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
-from rowlock.protocol.schema_fit import Widening, may_become, merged_schema, stays_in_family
+from rowlock.protocol.schema import ColumnPath, StructType, nullable, parse_schema, schema_json
+from rowlock.protocol.schema_fit import Widening, check_merged, may_become, merged_schema, stays_in_family
 from rowlock.storage.open import check_is_folder
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition import creation
@@ -124,6 +124,16 @@ def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
         return snapshot.metadata
     check_retyped(snapshot.metadata, snapshot.schema, merged, snapshot.table, altered=False)
     return creation.widened(snapshot.metadata, merged, snapshot.table)
+
+
+def metadata_of_merge(snapshot: Snapshot, source: StructType) -> Metadata:
+    """The metadata with which a MERGE that evolves the schema begins, whose clauses set these columns of its source.
+
+    Raises what `widened_metadata` raises, and SchemaMismatch for a column whose values Spark does not cast to the table's type by itself.
+    """
+    found = widened_metadata(snapshot, source)
+    check_merged(source, snapshot.schema if found is snapshot.metadata else parse_schema(found.schema_string), snapshot.table)
+    return found
 
 
 def widening(snapshot: Snapshot) -> Widening | None:

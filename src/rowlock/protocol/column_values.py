@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -34,13 +34,12 @@ class NotConstant(ValueError):
     """A default that only Spark can evaluate."""
 
 
-def default_of(path: Sequence[str], defaults: Mapping[str, str], required: Collection[str]) -> str:
-    """The expression of DEFAULT in an assignment to a column; null for a field inside of one.  Raises InvalidInput where it would be null and is `required`."""
-    name = path[0]
-    if len(path) == 1 and name not in defaults and name in required:
+def default_of(name: str, defaults: Mapping[str, str], required: Collection[str]) -> str:
+    """The expression of DEFAULT in an assignment to a column.  Raises InvalidInput where it would be null and is `required`."""
+    if name not in defaults and name in required:
         condition = named("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=f"`{name}`")
         raise InvalidInput(f"Column {name} is NOT NULL and has no default: give a value", condition=condition)
-    return defaults.get(name, "null") if len(path) == 1 else "null"
+    return defaults.get(name, "null")
 
 
 def column_defaults(schema: StructType) -> dict[str, str]:

@@ -226,14 +226,14 @@ def map_fields(type_: DataType, change: Callable[[StructField], StructField]) ->
 
 def nullable(schema: StructType) -> StructType:
     """The same columns, where all of them and all that is in them may be null."""
-    return StructType(tuple(replace(f, type=nullable_type(f.type), nullable=True) for f in schema.fields))
+    return StructType(tuple(replace(f, type=nullable_type(f.type, metadata=True), nullable=True) for f in schema.fields))
 
 
-def nullable_type(type_: DataType) -> DataType:
-    """The same type without metadata, where all that is in it may be null."""
+def nullable_type(type_: DataType, *, metadata: bool = False) -> DataType:
+    """The same type where all that is in it may be null; the metadata of fields is dropped unless `metadata`."""
     if isinstance(type_, StructType):
-        return StructType(tuple(StructField(f.name, nullable_type(f.type)) for f in type_.fields))
-    inner = {name: nullable_type(part) for name, part in parts(type_).items()}
+        return nullable(type_) if metadata else StructType(tuple(StructField(f.name, nullable_type(f.type)) for f in type_.fields))
+    inner = {name: nullable_type(part, metadata=metadata) for name, part in parts(type_).items()}
     return type(type_)(**inner) if inner else type_  # type: ignore[arg-type]
 
 

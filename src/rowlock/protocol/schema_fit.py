@@ -253,11 +253,42 @@ def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> No
         for part, (have, want) in inner.items():
             _check_type(have, want, f"{name}.{part}", table)
     elif not (actual == wanted or is_wider(actual, wanted)):
-        raise SchemaMismatch(
-            f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it",
-            table=table,
-            condition=named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name),
-        )
+        raise _not_merged(actual, wanted, name, table)
+
+
+def _not_merged(actual: DataType, wanted: DataType, name: str, table: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it",
+        table=table,
+        condition=named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name),
+    )
+
+
+def check_merged(rows: StructType, columns: StructType, table: str) -> None:
+    """Raises SchemaMismatch for a column whose values in the rows Spark does not cast to the column's type without being asked (TypeCoercion.implicitCast)."""
+    for f in columns.fields:
+        if (given := rows.find(f.name)) is not None and not _is_cast(given.type, f.type):
+            raise _not_merged(given.type, f.type, f.name, table)
+
+
+def _is_cast(actual: DataType, wanted: DataType) -> bool:
+    if isinstance(actual, StructType) and isinstance(wanted, StructType):
+        return all(_is_cast(given.type, f.type) for f in wanted.fields if (given := actual.find(f.name)) is not None)
+    if inner := shared_parts(actual, wanted).values():
+        return all(_is_cast(*both) for both in inner)
+    one, other = _kind(actual), _kind(wanted)
+    return actual == wanted or VOID in (one, other) or (one == other and one in _CASTS) or other in _CASTS.get(one, "").split()
+
+
+_CASTS = {"number": "string", "time": "string", "string": "number time binary", "boolean": "string", "binary": "string"}
+
+
+def _kind(type_: DataType) -> str:
+    """What of its kind Spark casts into each other: number, time, or the name of the type."""
+    if isinstance(type_, DecimalType):
+        return "number"
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    return "number" if name in (*INTEGER_BITS, "float", "double") else "time" if name in ("date", "timestamp", "timestamp_ntz") else name
 
 
 def _check_fields(actual: StructType, wanted: StructType, name: str, table: str) -> None:

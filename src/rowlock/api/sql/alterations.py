@@ -12,7 +12,7 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.column_rules import check_default
-from rowlock.engines.spark.catalyst.types import parse_type
+from rowlock.engines.spark.catalyst.types import StructField as Column, parse_type, stored_field
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema as schemas, schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
@@ -39,14 +39,8 @@ def add_columns(target: Target, plan: Any) -> None:
     nodes, new = target.nodes, []
     for c in nodes.items(plan.columnsToAdd()):
         if c.default().isDefined():
-            check_default(
-                target.spark,
-                str(c.colName()),
-                parse_type(str(c.dataType().sql())),
-                str(c.default().get().originalSQL()),
-                target.path,
-                "ALTER TABLE ADD COLUMNS",
-            )
+            given = stored_field(Column(str(c.colName()), parse_type(str(c.dataType().sql()))))
+            check_default(target.spark, given, str(c.default().get().originalSQL()), target.path, "ALTER TABLE ADD COLUMNS")
             refused = named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED")
             target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT, and then say ALTER COLUMN ... SET DEFAULT", refused)
         parent = nodes.option(c.path())
@@ -141,7 +135,7 @@ def _check_part(target: Target, path: tuple[str, ...], type_: schemas.DataType, 
 
 def _check_type(target: Target, path: tuple[str, ...], known: StructField, wanted: StructField, at: schemas.DataType | None) -> None:
     """Raises SchemaMismatch for a type that Spark alters no column to, whatever the table is; `at` is the one that the statement says."""
-    table = dotted(("spark_catalog", *target.parts) if path_of(target.parts) is not None else Name(target.spark, dotted(target.parts)).parts)
+    table = dotted(target.whole_name)
     if isinstance(at, StructType | schemas.ArrayType | schemas.MapType) and known.type != schemas.PrimitiveType(schemas.VOID):
         raise SchemaMismatch(
             f"Column {dotted(path)} becomes no {type_name(at, sql=True)} as a whole: ALTER COLUMN names what of it gets another type, by `element`, `key`, `value` and fields",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.api.sql.target import Target
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, bounded_type, type_text
 from rowlock.engines.spark.frames.answers import answer, partition_types
@@ -20,18 +20,21 @@ from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.paths import path_of
 from rowlock.protocol.properties import validate_properties
-from rowlock.protocol.schema import column_name, dotted
+from rowlock.protocol.schema import column_name, dotted, unresolved_column
 
-NO_PARTITIONS = named("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name="")
-"""The condition of a statement on one partition, of which the catalog knows none."""
+
+def no_partitions(target: Target) -> Condition:
+    """The condition of a statement on one partition, of which the catalog knows none."""
+    return named("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name=dotted(target.whole_name))
 
 
 def describe(target: Target, plan: Any) -> DataFrame:
     """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned, and with EXTENDED what else is known."""
     if target.nodes.has_method(plan, "partitionSpec") and not plan.partitionSpec().isEmpty():  # a command of its own since Spark 4.2
-        target.refuse("of a partition", "Use DESCRIBE TABLE, or SHOW PARTITIONS", NO_PARTITIONS)
+        target.refuse("of a partition", "Use DESCRIBE TABLE, or SHOW PARTITIONS", no_partitions(target))
     snapshot = target.head
-    columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
+    fields = table_schema(snapshot).fields
+    columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in fields}
     rows: list[tuple[str, str, str | None]] = list(columns.values())
     clusters = [".".join(path) for path in snapshot.clustering_columns] if plan.isExtended() else []  # as delta-spark has it
     for title, names in (("# Partition Information", snapshot.partition_columns), ("# Clustering Information", clusters)):
@@ -39,26 +42,34 @@ def describe(target: Target, plan: Any) -> DataFrame:
             rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *((column_name((n,)), *columns.get(n, (n, "", None))[1:]) for n in names)]
     if plan.isExtended():
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), *((k, v, "") for k, v in _details(target, snapshot))]
+        if defaults := [(f.name, type_text(f), f.metadata[CURRENT_DEFAULT]) for f in fields if CURRENT_DEFAULT in f.metadata]:
+            rows += [("", "", ""), ("# Column Default Values", "", ""), *defaults]
     return answer(target.spark, "DescribeRelation", rows)
 
 
 def _details(target: Target, snapshot: Snapshot) -> list[tuple[str, str]]:
     """What DESCRIBE EXTENDED shows beside the columns."""
     entry = Name(target.spark, dotted(target.parts)).entry() if path_of(target.parts) is None else None
+    catalog, schema, table = target.whole_name
+    managed = entry is not None and entry.kind == "managed"
     properties = ",".join(f"{k}={v}" for k, v in sorted(target.nodes.redacted(properties_of(snapshot)).items()))
     return [
-        ("Name", _name(target)),
-        ("Type", "MANAGED" if entry is not None and entry.kind == "managed" else "EXTERNAL"),
+        ("Catalog", catalog),
+        ("Namespace", schema),
+        ("Database", schema),
+        ("Table", table),
+        ("Type", "MANAGED" if managed else "EXTERNAL"),
         *([("Comment", snapshot.metadata.description)] if snapshot.metadata.description else []),
         ("Location", f"file:{target.path}" if target.path.startswith("/") else target.path),
         ("Provider", "delta"),
+        *([("Is_managed_location", "true")] if managed else []),
         ("Table Properties", f"[{properties}]"),
     ]
 
 
 def _name(target: Target) -> str:
-    """The table's whole name."""
-    return str(Name(target.spark, dotted(target.parts))) if path_of(target.parts) is None else f"delta.`{target.path}`"
+    """The table's whole name as errors have it."""
+    return ".".join(target.whole_name) if path_of(target.parts) is None else f"delta.`{target.path}`"
 
 
 def describe_column(target: Target, plan: Any) -> DataFrame:
@@ -68,7 +79,11 @@ def describe_column(target: Target, plan: Any) -> DataFrame:
     if len(parts) == 1:
         found = next((f for f in table_schema(target.head).fields if f.name.lower() == parts[0].lower()), None)
     if found is None:
-        raise SchemaMismatch(f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own", table=target.path)
+        raise SchemaMismatch(
+            f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own",
+            table=target.path,
+            condition=unresolved_column(parts, target.head.schema.names),
+        )
     rows = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
     return answer(target.spark, "DescribeColumn", rows)
 
@@ -133,7 +148,7 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     snapshot = target.head
     detail = dict(_details(target, snapshot))
     columns = ",\n  ".join(_column(target, f) for f in table_schema(snapshot).fields)
-    text = f"CREATE TABLE {detail['Name'].removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
+    text = f"CREATE TABLE {_name(target).removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
     for words, names in (("PARTITIONED BY", [(n,) for n in snapshot.partition_columns]), ("CLUSTER BY", snapshot.clustering_columns)):
         text += f"{words} ({', '.join(column_name(path) for path in names)})\n" if names else ""
     text += f"COMMENT {_quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""

@@ -113,7 +113,7 @@ def insert(target: Target, plan: Any) -> None:
     check_given(target, (*names, *fixed))
     moved = {n.lower() for pair in zip(rows.columns, names, strict=False) if pair[0].lower() != pair[1].lower() for n in pair}
     asked_by = " ".join((str(options.get("replace_on", "")), *options.get("replace_using", ()))).lower()
-    if any(name in asked_by for name in moved):
+    if any(name in asked_by for name in moved if name):  # the column of SELECT '' has no name
         target.refuse(
             "with replaceOn or replaceUsing",
             "Name the columns of the rows as the table does: by their own names another column would be meant than by position",

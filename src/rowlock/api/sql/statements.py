@@ -13,7 +13,7 @@ from rowlock.api.clones import clone_name, clone_to, convert as convert_to_delta
 from rowlock.api.handle import Handle, Receipts, session_commits
 from rowlock.api.placement import open_by_name, place_named
 from rowlock.api.sql import alterations, descriptions, own_syntax, row_statements, table_statements
-from rowlock.api.sql.descriptions import NO_PARTITIONS
+from rowlock.api.sql.descriptions import no_partitions
 from rowlock.api.sql.own_syntax import OwnStatement
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
@@ -86,19 +86,24 @@ _REFUSED_BY_SPARK = {
         for kind, statement in {
             "AnalyzeColumn": "ANALYZE TABLE",
             "AnalyzeTable": "ANALYZE TABLE",
+            "DescribeRelationJsonCommand": "DESCRIBE TABLE AS JSON",
             "LoadData": "LOAD DATA",
             "RecoverPartitions": "ALTER TABLE ... RECOVER PARTITIONS",
             "RepairTable": "MSCK REPAIR TABLE",
             "SetTableSerDeProperties": "ALTER TABLE ... SET [SERDE|SERDEPROPERTIES]",
         }.items()
     },
-    "AddPartitions": ("ALTER TABLE ... ADD PARTITION", NO_PARTITIONS),
-    "DescribeTablePartition": ("DESCRIBE ... PARTITION", NO_PARTITIONS),
-    "DropPartitions": ("ALTER TABLE ... DROP PARTITION", NO_PARTITIONS),
-    "RenamePartitions": ("ALTER TABLE ... RENAME TO PARTITION", NO_PARTITIONS),
     "TruncatePartition": ("TRUNCATE TABLE ... PARTITION", named("DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED")),
 }
 """Statements that Spark has and refuses for Delta tables: what each is called, and the condition of its error."""
+_OF_A_PARTITION = {
+    "AddPartitions": "ALTER TABLE ... ADD PARTITION",
+    "DescribeTablePartition": "DESCRIBE ... PARTITION",
+    "DropPartitions": "ALTER TABLE ... DROP PARTITION",
+    "RenamePartitions": "ALTER TABLE ... RENAME TO PARTITION",
+    "ShowTablePartition": "SHOW TABLE EXTENDED ... PARTITION",
+}
+"""Those on one partition, by the same."""
 _INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTable has the same as methods"
 
 
@@ -138,7 +143,8 @@ def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
         return None
     kind = nodes.kind(plan)
     if kind not in HANDLED:
-        statement, condition = _REFUSED_BY_SPARK.get(kind, (target.statement, None))
+        unknown = (_OF_A_PARTITION[kind], no_partitions(target)) if kind in _OF_A_PARTITION else (target.statement, None)
+        statement, condition = _REFUSED_BY_SPARK.get(kind, unknown)
         why = f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement"
         refuse(statement, target.folder, why, _INSTEAD, condition)
     if not top:

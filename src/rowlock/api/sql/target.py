@@ -71,7 +71,7 @@ class Target:
     def changed(self) -> DeltaTable | DeltaTransaction:
         """What carries out the statement: the table, or its part of the transaction in which the statement runs, under its alias."""
         part_of = open_part.get()
-        return self.table() if part_of is None else part_of(self.path).alias(self.alias or self._whole_name())
+        return self.table() if part_of is None else part_of(self.path).alias(self.alias or self._alias_by_name())
 
     @property
     def handle(self) -> Handle:
@@ -83,18 +83,21 @@ class Target:
 
     def table(self) -> DeltaTable:
         """The table that is there, under its alias."""
-        return DeltaTable(self.handle).alias(self.alias or self._whole_name())
+        return DeltaTable(self.handle).alias(self.alias or self._alias_by_name())
 
     @property
     def head(self) -> Snapshot:
         """The newest version of the table that is there."""
         return self.handle.state.refresh()
 
-    def _whole_name(self) -> TableName:
+    @property
+    def whole_name(self) -> tuple[str, ...]:
+        """The parts of the name with its schema and its catalog; of a path the format's name and the path after the catalog."""
+        return ("spark_catalog", *self.parts) if path_of(self.parts) is not None else Name(self.spark, dotted(self.parts)).parts
+
+    def _alias_by_name(self) -> TableName:
         """The name with its schema and its catalog, by which expressions may call the table without an alias."""
-        if path_of(self.parts) is not None:
-            return TableName.of(self.parts)
-        return TableName.of(Name(self.spark, dotted(self.parts)).parts)
+        return TableName.of(self.parts if path_of(self.parts) is not None else self.whole_name)
 
     def refuse(self, what: str, instead: str, condition: Condition | None = None) -> None:
         """Raises UnsupportedFeature for a form of the statement that Rowlock has not."""

@@ -97,8 +97,11 @@ class Target:
         return frozenset((*(g.name for g in self.generated), *(i.name for i in self.identities)))
 
     def default(self, path: Sequence[str]) -> Expression:
-        """What the word DEFAULT stands for in an assignment to this column; null where it has no default, and for a field inside of one.  Raises InvalidInput where it may not be."""
-        return default_of(path, self.defaults, {f.name for f in self.schema.fields if not f.nullable} - self.made)
+        """What the word DEFAULT stands for in an assignment to this column, null where it has no default; for a field inside of one, as in Spark, a column's name.
+
+        Raises InvalidInput where it would be null and may not be.
+        """
+        return DEFAULT if len(path) > 1 else default_of(path[0], self.defaults, {f.name for f in self.schema.fields if not f.nullable} - self.made)
 
     def columns_in_order(self) -> list[Column]:
         """The table's columns as Columns."""

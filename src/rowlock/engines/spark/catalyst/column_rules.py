@@ -6,7 +6,7 @@ Runs when a table or a default is defined, before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
@@ -15,7 +15,9 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType, Var
 from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, class_name, holds, nullable_type
 from rowlock.exceptions import InvalidInput
+from rowlock.protocol.char_varchar import KEY, bound_in
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, START
+from rowlock.protocol.constraints import is_constraint
 
 _USER_DEFINED = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
 _OF_VARIANTS = "org.apache.spark.sql.catalyst.expressions.variant"
@@ -26,8 +28,13 @@ _DEPENDS_ON_SESSION = frozenset({
 """Expressions that Spark calls deterministic although their value depends on the session, the time or the file."""
 
 
-def check_columns(spark: SparkSession, schema: StructType, table: str, statement: str) -> None:
-    """Raises InvalidInput for a generated column or a default of the statement that Spark or delta-spark would refuse, Spark's ParseException for what is no expression."""
+def check_columns(spark: SparkSession, schema: StructType, properties: Mapping[str, str], table: str, statement: str) -> None:
+    """Raises InvalidInput for a generated column or a default of the statement that Spark or delta-spark would refuse, Spark's ParseException for what is no expression.
+
+    `properties`: those of the new table, among which CHECK constraints are parsed only, as delta-spark does.
+    """
+    for condition in (value for key, value in properties.items() if is_constraint(key)):
+        spark._jsparkSession.sessionState().sqlParser().parseExpression(condition)
     _check_generated(spark, schema, table)
     for field in schema.fields:
         if (text := field.metadata.get(CURRENT_DEFAULT)) is not None:
@@ -35,7 +42,7 @@ def check_columns(spark: SparkSession, schema: StructType, table: str, statement
                 raise _bad(field.name, str(text), "the column is generated from others", named("GENERATED_COLUMN_WITH_DEFAULT_VALUE"), table)
             if START in field.metadata:
                 raise _bad(field.name, str(text), "the column is an identity column", named("IDENTITY_COLUMN_WITH_DEFAULT_VALUE"), table)
-            check_default(spark, field.name, field.dataType, str(text), table, statement)
+            check_default(spark, field, str(text), table, statement)
 
 
 def _check_generated(spark: SparkSession, schema: StructType, table: str) -> None:
@@ -115,11 +122,12 @@ def default_value(text: str | None, type_: DataType) -> Column:
     return F.lit(None).cast(type_) if text is None else F.expr(text).cast(type_)
 
 
-def check_default(spark: SparkSession, name: str, type_: DataType, text: str, table: str, statement: str) -> None:
-    """Raises InvalidInput where `text` cannot be the default of a column of this type, Spark's ParseException for what is no expression.
+def check_default(spark: SparkSession, field: StructField, text: str, table: str, statement: str) -> None:
+    """Raises InvalidInput where `text` cannot be the default of a column like `field`, Spark's ParseException for what is no expression.
 
     `statement`: what the error's parameters call the statement, such as CREATE TABLE.
     """
+    name, type_ = field.name, field.dataType
 
     def bad(what: str, problem: str, **more: str) -> InvalidInput:
         condition = named(f"INVALID_DEFAULT_VALUE.{problem}", statement=statement, colName=f"`{name}`", defaultValue=text, **more)
@@ -148,14 +156,13 @@ def check_default(spark: SparkSession, name: str, type_: DataType, text: str, ta
     given, stored = types.fromJson(actual.json()), types.fromJson(wanted.json())
     if not (bridge.cast.canANSIStoreAssign(given, stored) or (isinstance(actual, StringType) and bridge.cast.canAnsiCast(given, stored))):
         raise bad(f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}", "DATA_TYPE", **shown)
-    if _is_lost(spark, text, wanted):
+    bound, value = bound_in(field.metadata.get(KEY)), F.expr(text).try_cast(wanted)
+    too_long = F.lit(False) if bound is None else F.length(F.rtrim(value)) > bound.length
+    is_lost, is_cut = spark.sql("SELECT 1 AS one").select(F.expr(text).isNotNull() & value.isNull(), too_long).collect()[0]
+    if is_lost:
         raise bad(f"it is no value of the column's type {wanted.simpleString()}", "DATA_TYPE", **shown)
-
-
-def _is_lost(spark: SparkSession, text: str, type_: DataType) -> bool:
-    """Whether the value of an expression over no column is none of a type."""
-    found = spark.sql("SELECT 1 AS one").select((F.expr(text).isNotNull() & F.expr(text).try_cast(type_).isNull()).alias("lost")).first()
-    return found is not None and bool(found["lost"])
+    if is_cut and bound is not None:
+        raise _bad(name, text, f"it is longer than {bound}", named("EXCEED_LIMIT_LENGTH", limit=bound.length), table)
 
 
 def _bad(name: str, text: str, what: str, condition: Condition, table: str) -> InvalidInput:

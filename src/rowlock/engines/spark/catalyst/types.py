@@ -40,7 +40,7 @@ def parse_type(given: str | DataType) -> DataType:
 
 
 def delta_schema(struct: StructType) -> schema.StructType:
-    """Spark's columns as Delta's, with their comments and the bounds of char and varchar columns, and without other metadata."""
+    """Spark's columns as Delta's, with the comments of columns and fields and the bounds of char and varchar columns, and without other metadata."""
     columns = zip(_struct(struct).fields, struct.fields, strict=True)
     return schema.StructType(tuple(_with_known_metadata(column, f.metadata or {}) for column, f in columns))
 
@@ -72,7 +72,11 @@ def char_is_varchar(spark: SparkSession) -> bool:
 
 
 def _struct(struct: StructType) -> schema.StructType:
-    return schema.StructType(tuple(schema.StructField(f.name, delta_type(f.dataType), f.nullable) for f in struct.fields))
+    return schema.StructType(tuple(schema.StructField(f.name, delta_type(f.dataType), f.nullable, _comment(f.metadata)) for f in struct.fields))
+
+
+def _comment(metadata: Mapping[str, object]) -> dict[str, object]:
+    return {"comment": metadata["comment"]} if "comment" in metadata else {}
 
 
 def delta_type(type_: DataType) -> schema.DataType:

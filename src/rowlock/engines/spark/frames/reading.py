@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession, functions as F
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import CHANGE_TYPE, Changed
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow, with_parts
 from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import OF_IDS, Constants, check_names, empty_frame, local_frame, table_schema
@@ -64,9 +64,16 @@ _OF_ROWS = ("base_row_id", "default_row_commit_version", "row_id", "row_commit_v
 
 
 def _shown(snapshot: Snapshot) -> StructType:
-    """The columns as a query sees them, without what Delta alone keeps with them."""
-    fields = table_schema(snapshot).fields
-    return StructType([StructField(f.name, bare(f.dataType), f.nullable, {k: v for k, v in f.metadata.items() if not k.startswith("delta.")}) for f in fields])
+    """The columns as a query sees them, without what Delta alone keeps with them and with their fields."""
+    return StructType([_shown_field(f) for f in table_schema(snapshot).fields])
+
+
+def _shown_field(f: StructField) -> StructField:
+    return StructField(f.name, _shown_type(f.dataType), f.nullable, {k: v for k, v in f.metadata.items() if not k.startswith("delta.")})
+
+
+def _shown_type(t: DataType) -> DataType:
+    return with_parts(t, _shown_type, _shown_field)
 
 
 def milliseconds(spark: SparkSession, timestamp: str | datetime.datetime, table: str) -> int:
