@@ -17,6 +17,7 @@ from rowlock.engines.spark.frames.reading import milliseconds
 from rowlock.engines.spark.sql.session import stream_source
 from rowlock.engines.spark.sql.streams import query_and_run
 from rowlock.exceptions import InvalidInput
+from rowlock.transaction.state import call
 
 
 def read(
@@ -150,18 +151,19 @@ def sink(
                 "unite the DataFrames, or make a sink with another name for each",
                 table=str(path),
             )
-        frames.write(
-            rows,
-            path,
-            mode=mode,
-            partition_overwrite_mode=static,
-            partition_by=partition_by,
-            merge_schema=merge_schema,
-            properties=properties,
-            app_id=query if name is None else f"{query}/{name}",
-            app_version=number,
-            storage_options=storage_options,
-        )
+        with call.writing_batch(query, number, "Append" if mode == "append" else "Complete"):
+            frames.write(
+                rows,
+                path,
+                mode=mode,
+                partition_overwrite_mode=static,
+                partition_by=partition_by,
+                merge_schema=merge_schema,
+                properties=properties,
+                app_id=query if name is None else f"{query}/{name}",
+                app_version=number,
+                storage_options=storage_options,
+            )
         written[:] = [(query, run, number)]
 
     return write_batch

@@ -38,6 +38,7 @@ from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, Table
 from rowlock.protocol.paths import local_path, moment_in, place_in
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
+from rowlock.transaction.state import call
 
 _OWN = "rowlock"
 _PATH_IN_TEXT = re.compile(r"\b`?rowlock`?\s*\.\s*`", re.IGNORECASE)
@@ -165,7 +166,9 @@ def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict
         target = Target(Nodes(spark), "The stream", ("delta", path), path)
         with contextlib.suppress(TableNotFound), by_settings_of(spark):
             rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(arguments))
-    frames.write(rows, path, partition_by=partition_by, app_id=query_and_run(spark, path)[0], app_version=int(number), **how, **arguments)
+    query = query_and_run(spark, path)[0]
+    with call.writing_batch(query, int(number), mode):
+        frames.write(rows, path, partition_by=partition_by, app_id=query, app_version=int(number), **how, **arguments)
 
 
 def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:

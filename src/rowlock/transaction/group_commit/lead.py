@@ -21,7 +21,7 @@ from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit.between_processes import Exchange, give_up, has_posts
 from rowlock.transaction.group_commit.group import Lot, Member, blame, queue_of
 from rowlock.transaction.publish import outcome
-from rowlock.transaction.state.call import user_metadata
+from rowlock.transaction.state.call import may_share_version
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Pending
 from rowlock.transaction.state.proposal import Over
@@ -38,7 +38,7 @@ SLOW_PUT_S = 0.01
 def may_join(txn: Pending) -> bool:
     """Whether the transaction may share a version with others: it only adds, has read nothing, and its user has set no text for its commit."""
     joins = txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
-    return joins and user_metadata() is None
+    return joins and may_share_version()
 
 
 def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Receipt:

@@ -14,7 +14,7 @@ from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.commits import serialize_commit, with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
 from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters, times
-from rowlock.transaction.state.call import settings, user_metadata, writer
+from rowlock.transaction.state.call import in_history, settings, user_metadata, writer
 from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.version import ENGINE_INFO
 
@@ -92,6 +92,7 @@ def commit_info(
     `record` is its `rowlock` object, to which the writer is added, and when it began (`began_ms`, milliseconds since the epoch; None: now).
     """
     at_ms = clock.now_ms()
+    operation, parameters, metrics = in_history(operation, parameters, metrics)
     return {
         "timestamp": at_ms,
         "operation": operation,
