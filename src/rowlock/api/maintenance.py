@@ -157,7 +157,7 @@ class Maintenance:
         """Brings `target` back, which was asked for by `version` or by `timestamp`.  One row: delta-spark's metrics."""
         ignore_missing = str(self._handle.spark.conf.get("spark.sql.files.ignoreMissingFiles", "false")).lower() == "true"
         self._receipts.last = None
-        asked = {"version": version} if timestamp is None else {"timestamp": timestamp}
+        asked = {"version": version, "timestamp": timestamp}  # with null for the other, as delta-spark has it
         self._receipts.last = restore(self._handle.table, target, asked, ignore_missing=ignore_missing)
         return counts_frame(self._handle.spark, "RESTORE", self._receipts.last.metrics)
 

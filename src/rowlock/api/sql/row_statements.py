@@ -38,8 +38,7 @@ def delete(target: Target, plan: Any) -> DataFrame:
     """DELETE: the number of rows that went."""
     table = target.changed()
     condition = plan.condition()
-    everything = str(condition.toString()) == "true"
-    table.delete(None if everything else _expression(target, condition))
+    table.delete(None if target.nodes.is_true(condition) else _expression(target, condition))
     return _answer(answer(target.spark, "DeleteFromTable", [(_count(table._receipts.last, "Deleted"),)]), table._receipts.last)
 
 
@@ -155,7 +154,7 @@ def overwrite(target: Target, plan: Any) -> None:
     """INSERT INTO ... REPLACE WHERE, and `df.writeTo(t).overwrite(condition)`."""
     options = _options(target, plan)
     condition = plan.deleteExpr()
-    where = None if str(condition.toString()) == "true" else _expression(target, condition)
+    where = None if target.nodes.is_true(condition) else _expression(target, condition)
     static = {"partition_overwrite_mode": "static"} if where is None else {}  # it says itself what it replaces: the session's setting has no say in it
     frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{"replace_where": where, **static, **options})
 

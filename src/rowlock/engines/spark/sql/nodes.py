@@ -206,6 +206,10 @@ class Nodes:
         is_word = class_name(expression) == "UnresolvedAttribute" and [str(p).upper() for p in expression.nameParts().mkString("\n").split("\n")] == [DEFAULT]
         return DEFAULT if is_word else None
 
+    def is_true(self, expression: JavaObject) -> bool:
+        """Whether an expression is the word TRUE; a text or a column's name is not, which may read the same."""
+        return class_name(expression) == "Literal" and str(expression.sql()) == "true"
+
     # ---- what statements say ------------------------------------------------------------------
 
     def like_of(self, plan: JavaObject) -> Like:
