@@ -38,7 +38,7 @@ def as_column(expression: Expression) -> Column:
 
 
 def is_default(expression: Any) -> bool:
-    """Whether a value to assign is the word DEFAULT, as Spark reads it whether or not a column has this name."""
+    """Whether a value to assign is the word DEFAULT, which is the column's default where no column has this name."""
     return isinstance(expression, str) and expression.strip().upper() == DEFAULT
 
 
@@ -300,7 +300,10 @@ def assigned_columns(
     """
     schema = target.schema
     given = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
-    paths = [(path, as_column(target.default(path) if is_default(v) else v)) for path, v in given]
+    words = {n for n, (_, v) in enumerate(given) if is_default(v)}
+    if words and any(c.upper() == DEFAULT for c in resolver.frame.columns):  # a column of this name is meant, as in Spark
+        words.clear()
+    paths = [(path, as_column(target.default(path) if n in words else v)) for n, (path, v) in enumerate(given)]
     _refuse_overlaps([p for p, _ in paths], resolver.table)
     if not cast and all(len(p) == 1 and KEY not in schema[p[0]].metadata for p, _ in paths):  # a bounded text is cut and filled up as a text alone
         return {p[0]: value.alias(p[0]) for p, value in paths}

@@ -202,7 +202,7 @@ class Nodes:
         return parts[-1] if delta_tables(self.spark, parts[-1]) else None
 
     def default(self, expression: JavaObject) -> str | None:
-        """The word DEFAULT where an expression is that, as Spark reads it whether or not a column has this name."""
+        """The word DEFAULT where an expression is that, which may be a column's name, too."""
         is_word = class_name(expression) == "UnresolvedAttribute" and [str(p).upper() for p in expression.nameParts().mkString("\n").split("\n")] == [DEFAULT]
         return DEFAULT if is_word else None
 
