@@ -12,7 +12,7 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.column_rules import check_default
-from rowlock.engines.spark.catalyst.types import StructField as Column, parse_type, stored_field
+from rowlock.engines.spark.catalyst.types import StructField as SparkField, parse_type, stored_field
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema as schemas, schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
@@ -39,7 +39,7 @@ def add_columns(target: Target, plan: Any) -> None:
     nodes, new = target.nodes, []
     for c in nodes.items(plan.columnsToAdd()):
         if c.default().isDefined():
-            given = stored_field(Column(str(c.colName()), parse_type(str(c.dataType().sql()))))
+            given = stored_field(SparkField(str(c.colName()), parse_type(str(c.dataType().sql()))))
             check_default(target.spark, given, str(c.default().get().originalSQL()), target.path, "ALTER TABLE ADD COLUMNS")
             refused = named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED")
             target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT, and then say ALTER COLUMN ... SET DEFAULT", refused)

@@ -103,7 +103,7 @@ _OF_A_PARTITION = {
     "RenamePartitions": "ALTER TABLE ... RENAME TO PARTITION",
     "ShowTablePartition": "SHOW TABLE EXTENDED ... PARTITION",
 }
-"""Those on one partition, by the same."""
+"""Statements on one partition, which Spark refuses likewise: what each is called."""
 _INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTable has the same as methods"
 
 
