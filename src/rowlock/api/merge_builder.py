@@ -9,7 +9,7 @@ from typing import Any
 from rowlock import display
 from rowlock.api import connect, expressions
 from rowlock.api.handle import Receipts, Runner
-from rowlock.api.row_writes import metadata_of_merge
+from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.answers import answer
@@ -291,7 +291,7 @@ class DeltaMergeBuilder:
         clauses, new = self._clauses.evolving() if evolves else self._clauses, list[str]()
 
         def wider(snapshot: Snapshot) -> Metadata:
-            found = metadata_of_merge(snapshot, clauses.columns_set(self._source, self._alias)) if evolves else snapshot.metadata
+            found = widened_metadata(snapshot, clauses.columns_set(self._source, self._alias), casts=True) if evolves else snapshot.metadata
             new[:] = [] if found is snapshot.metadata else [n for n in parse_schema(found.schema_string).names if snapshot.schema.find(n) is None]
             if found is not snapshot.metadata:
                 self._handle.planner.check_columns_of_now(snapshot, self._source, self._condition, clauses, self._alias)

@@ -12,7 +12,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.constraints import check_retyped
 from rowlock.protocol.paths import is_hidden
-from rowlock.protocol.schema import ColumnPath, StructType, nullable, parse_schema, schema_json
+from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import Widening, check_merged, may_become, merged_schema, stays_in_family
 from rowlock.storage.open import check_is_folder
 from rowlock.storage.store import ObjectStore
@@ -114,25 +114,18 @@ def metadata_of_rows(
     return metadata
 
 
-def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
+def widened_metadata(snapshot: Snapshot, rows: StructType, *, casts: bool = False) -> Metadata:
     """The table's metadata with the columns, and the fields of structs, of the rows that it lacks, and with their wider types where it has type widening on.
 
+    `casts`: the rows are those of a MERGE, which casts what Spark casts by itself, and no more.
     Raises SchemaMismatch, UnsupportedFeature for columns that no table may have, StatementRefused for a wider type of what a check or a generated column names.
     """
-    merged = merged_schema(snapshot.schema, rows, widening=widening(snapshot))
-    if merged == snapshot.schema:
-        return snapshot.metadata
-    check_retyped(snapshot.metadata, snapshot.schema, merged, snapshot.table, altered=False)
-    return creation.widened(snapshot.metadata, merged, snapshot.table)
-
-
-def metadata_of_merge(snapshot: Snapshot, source: StructType) -> Metadata:
-    """The metadata with which a MERGE that evolves the schema begins, whose clauses set these columns of its source.
-
-    Raises what `widened_metadata` raises, and SchemaMismatch for a column whose values Spark does not cast to the table's type by itself.
-    """
-    found = widened_metadata(snapshot, source)
-    check_merged(source, snapshot.schema if found is snapshot.metadata else parse_schema(found.schema_string), snapshot.table)
+    found, merged = snapshot.metadata, merged_schema(snapshot.schema, rows, widening=widening(snapshot))
+    if merged != snapshot.schema:
+        check_retyped(snapshot.metadata, snapshot.schema, merged, snapshot.table, altered=False)
+        found = creation.widened(snapshot.metadata, merged, snapshot.table)
+    if casts:
+        check_merged(rows, merged, snapshot.table)
     return found
 
 

@@ -36,7 +36,7 @@ SLOW_PUT_S = 0.01
 
 
 def may_join(txn: Pending) -> bool:
-    """Whether the transaction may share a version with others: it only adds, has read nothing, and its user has set no text for its commit."""
+    """Whether the transaction may share a version with others: it only adds, has read nothing, and nothing was said of its commit alone."""
     joins = txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
     return joins and may_share_version()
 

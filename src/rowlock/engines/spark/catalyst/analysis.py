@@ -300,10 +300,9 @@ def assigned_columns(
     """
     schema = target.schema
     given = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
-    words = {n for n, (_, v) in enumerate(given) if is_default(v)}
-    if words and any(c.upper() == DEFAULT for c in resolver.frame.columns):  # a column of this name is meant, as in Spark
-        words.clear()
-    paths = [(path, as_column(target.default(path) if n in words else v)) for n, (path, v) in enumerate(given)]
+    # As in Spark, a column of this name is meant where there is one.
+    is_column = any(is_default(v) for _, v in given) and any(c.upper() == DEFAULT for c in resolver.frame.columns)
+    paths = [(path, as_column(target.default(path) if is_default(v) and not is_column else v)) for path, v in given]
     _refuse_overlaps([p for p, _ in paths], resolver.table)
     if not cast and all(len(p) == 1 and KEY not in schema[p[0]].metadata for p, _ in paths):  # a bounded text is cut and filled up as a text alone
         return {p[0]: value.alias(p[0]) for p, value in paths}
