@@ -129,7 +129,9 @@ def _judged(plan: Plan, servers: Sequence[Server], scheduler: Scheduler, outcome
     found += [f"the kernel's lock on {path} is held, and nobody is at work" for s in servers if isinstance(s, LocalServer) for path in s.disk.locked]
     try:
         if plan.tables:
-            return found + judge_together.judge(plan, [s.history for s in servers], outcomes, judging, {name for name, _ in scheduler.met})
+            return found + judge_together.judge(
+                plan, [s.history for s in servers], outcomes, judging, {name for name, _ in scheduler.met} | scheduler.unanswered
+            )
         if plan.clones:
             return found + clones.judge_all(plan, [s.history for s in servers], outcomes, judging)
         return found + judge.judge(plan, servers[0].history, outcomes, judging.table())

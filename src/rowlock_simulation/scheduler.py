@@ -105,6 +105,8 @@ class Scheduler:
         self.errors: list[tuple[str, BaseException]] = []
         self.met: list[tuple[str, str]] = []
         """The actor who met a fault, and its kind, for each fault that came."""
+        self.unanswered = set[str]()
+        """The actors to whom a request got no answer, in a partition that another of their process had met."""
         self.trace = Trace()
         self._due: list[tuple[int, float, int, Task | Callable[[], None], int]] = []
         self._order = 0

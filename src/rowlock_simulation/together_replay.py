@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rowlock.protocol.actions import Commit
+from rowlock.protocol.actions import Commit, FileKey
 from rowlock_simulation.feed import Bag
 from rowlock_simulation.memory.sql.script import Script
 from rowlock_simulation.raw import rows_of
@@ -33,6 +33,13 @@ class Log:
     def window(self, version: int) -> str | None:
         """The transaction that is prepared in a version and not closed yet."""
         return next((t for t, (p, r) in self.prepared.items() if p <= version < r), None)
+
+    def brings_back(self, version: int, before: int) -> bool:
+        """Whether a version adds a file that versions up to `before` have added and removed."""
+        gone = set[FileKey]()
+        for commit in self.commits[: before + 1]:
+            gone = (gone | {r.key for r in commit.removes}) - {a.key for a in commit.adds}
+        return not gone.isdisjoint(a.key for a in self.commits[version].adds)
 
 
 class Replayed:
@@ -62,6 +69,8 @@ class Replayed:
         else:
             self._visibly_written = self._do(self._visible, self._visibly_written, version, scripts, restored)
             self._note(version, self._visible, self._visibly_written)
+            if restored is not None and self._log.brings_back(version, self._log.prepared[open_][0]):  # it undoes the transaction before it
+                self._base, self._alone, self._alone_written = self._visibly_written, list(self._visible.rows), self._visibly_written
             changed = {k for k in self._base.keys() | self._visibly_written.keys() if self._base.get(k) != self._visibly_written.get(k)}
             kept: list[Row] = [row for row in self._alone if row["k"] not in changed]
             self.table.rows = kept + [row for row in self._visible.rows if row["k"] in changed]

@@ -360,6 +360,25 @@ def test_a_table_that_another_engine_replaced_meanwhile(bank: Bank) -> None:
     assert closed.info is not None and closed.info.raw["rowlock"]["closed"]["void"] is True and not closed.adds
 
 
+@pytest.mark.parametrize("when", ["prepared", "decided"])
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        (1, {1: 100, 2: 100, 3: 100}),
+        (2, {1: 100, 2: 100, 3: 7}),  # nothing comes back: the rows of version 3 go, as by a DELETE
+    ],
+)
+def test_a_restore_of_another_engine_that_brings_rows_back_undoes_the_transaction(bank: Bank, to: int, expected: dict[int, int], when: str) -> None:
+    """A row that it inserted because there was none, and the one that the RESTORE brought back, were both there (tables 271,011,205)."""
+    for text in ("DELETE WHERE k = 3", "APPEND (4, 100)"):
+        bank[1].run(parse(text))
+    foreign = Foreign(bank[1])
+    merge = "MERGE USING (k, v: (3, 7)) ON t.k = s.k WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)"
+    with use_observer(At(bank[1], when, lambda: foreign.table.restore(to))):
+        receipt = transfer(bank, OUT, merge)
+    assert not receipt.pending and values(bank[1]) == expected and values(bank[0])[1] == 90
+
+
 def test_the_home_is_where_other_engines_could_not_be_followed(make: Make) -> None:
     for plain_first in (True, False):
         bank = [make(f"plain {plain_first}", {}), make(f"tracked {plain_first}")]

@@ -34,12 +34,7 @@ def commit(what: Proposal) -> Receipt:
     Raises what the proposal raises when it is moved to a head (conflicts by policy, and errors that serial execution has too),
     CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
-
-    def put() -> list[Over] | None:
-        over = _put(what)
-        return None if over is None else [over]
-
-    return commit_all([what], put)[0]
+    return commit_all([what], lambda: None if (over := _put(what)) is None else [over])[0]
 
 
 def commit_all(parts: Sequence[Proposal], put: Put) -> list[Receipt]:
@@ -109,8 +104,7 @@ def _put(what: Proposal) -> Over | None:
     with what.watch.time("write"):
         what.write()
     what.phase("written")
-    head = what.head
-    version = head.version + 1
+    head, version = what.head, what.head.version + 1
     what.phase("before_put")
     try:
         with what.watch.time("put"):

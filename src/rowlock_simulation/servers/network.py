@@ -82,6 +82,7 @@ class Network:
             self._s.note(f"late {what} {key}: done")
 
     def _unanswered(self, what: str, key: str) -> NoReturn:
+        self._s.unanswered.add(self._s.current.name if self._s.current is not None else "-")
         self._s.pause(_TIMEOUT_S)
         raise self._error_of(None, f"{what} {key}")
 

@@ -23,8 +23,12 @@ from rowlock_simulation.draw_tables import STRANGERS, draw_tables
 from rowlock_simulation.history import History
 from rowlock_simulation.judge_together import _Verdict
 from rowlock_simulation.outcome import Outcome
+from rowlock_simulation.plan import Fault, Weather
 from rowlock_simulation.run import run
+from rowlock_simulation.scheduler import Process, Scheduler
+from rowlock_simulation.servers.network import Network
 from rowlock_simulation.together_replay import Log
+from rowlock_simulation.wire import Counted, Wire
 
 
 def test_another_engine_is_there_where_the_theme_is_another_engine() -> None:
@@ -39,6 +43,22 @@ def test_only_who_had_read_a_version_before_it_went_with_the_power_is_excused() 
     history = History()
     history.lost(commit_key(2), now_us=50)
     assert [history.is_gone(version, began_us) for version, began_us in ((2, 10), (3, 10), (1, 10), (2, 60))] == [True, True, False, False]
+
+
+def test_who_got_no_answer_is_known_where_another_actor_met_the_partition() -> None:
+    """A reader may lay what is decided over what it read where it cannot put it, and that it could not was not known (tables 271,001,137)."""
+    scheduler = Scheduler(0)
+    wire = Wire(scheduler, scheduler.outside, Weather(0.01, 0.01, 1000), Counted([Fault("f0", "-", "partition", 1, seconds=60)]))
+    network = Network(wire, lambda status, what: OSError(what))
+
+    def ask() -> None:
+        with pytest.raises(OSError, match="get a"):
+            network.send("get", "a", lambda: b"")
+
+    for n, name in enumerate(("first", "second")):
+        scheduler.spawn(name, ask, Process("p0"), after_s=float(n))
+    scheduler.run()
+    assert not scheduler.errors and [name for name, _ in scheduler.met] == ["first"] and scheduler.unanswered == {"first", "second"}
 
 
 @pytest.mark.parametrize(("carried_to", "violations"), [(None, 0), (2, 0), (1, 1)])

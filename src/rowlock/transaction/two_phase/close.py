@@ -7,7 +7,7 @@ A process that has waited long enough for a decision puts the marker; waiting it
 The transaction's place in the table is its P.  Where commits of other engines came after it (I3, I5, I6), a row that it replaced or deleted is looked
 for at the head: at its address where the file is still live, else by its row id.  With the same row commit version it was only moved, and the
 change applies to it there.  Otherwise the other engine has deleted or changed it: the change of that row is dropped, with the row that was
-to take its place.
+to take its place.  A RESTORE that brings rows back undoes the transaction in its table.
 """
 
 from __future__ import annotations
@@ -232,22 +232,27 @@ class Close(Single):
         return Over(closed_at(self.state, self._prepared, head), by_another=True)
 
     def commit_file(self) -> bytes:
-        prepared, staged, head = self._prepared, self._staged, self.head
+        prepared, staged, head, txns = self._prepared, self._staged, self.head, [versions.closes(self.head.metadata.id)]
         decided = {ABORTED: None, BY_HAND: "by hand"}.get(self._word, self._word)
         closed: dict[str, Any] = {"txn_id": prepared.txn_id, "prepared": prepared.version, "decided": decided}
+        in_home = {"table": prepared.home.table, "id": prepared.home.id, "version": self._word}
+        record: dict[str, Any] = {} if staged is None else {"tables": [] if self._word == BY_HAND else [in_home]}
         base = None if staged is None else head if head.version == prepared.version else self.state.log.at(prepared.version)
-        if staged is None or base is None or not _fits(base, head):
-            info = commit_info(
-                CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record={"closed": {**closed, "void": staged is not None}}
-            )
-            return bytes_on(head, info, txns=[versions.closes(head.metadata.id)])
+        if staged is None or base is None or not _fits(base, head) or self._is_restored(base):
+            record["closed"] = {**closed, "void": staged is not None}
+            return bytes_on(head, commit_info(CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record=record), txns=txns)
         files, dropped = self._files(staged, base)
-        tables = [] if self._word == BY_HAND else [{"table": prepared.home.table, "id": prepared.home.id, "version": self._word}]
         raw = dict(staged.info.raw) if staged.info is not None else {}
-        record = {**raw.get("rowlock", {}), "tables": tables, "closed": {**closed, "overwritten": dropped}}
+        record = {**raw.get("rowlock", {}), **record, "closed": {**closed, "overwritten": dropped}}
         info = {**{k: v for k, v in raw.items() if k not in ("inCommitTimestamp", "tags")}, "timestamp": clock.now_ms(), "rowlock": record}
-        steps = [*staged.txns, versions.closes(head.metadata.id)]
-        return bytes_on(head, info, adds=files.adds, removes=files.removes, domains=files.domains, cdc=files.cdc, txns=steps)
+        return bytes_on(head, info, adds=files.adds, removes=files.removes, domains=files.domains, cdc=files.cdc, txns=[*staged.txns, *txns])
+
+    def _is_restored(self, base: Snapshot) -> bool:
+        """Whether files are back that were gone at the P: another engine's RESTORE came after the transaction, and undoes it."""
+        back = {a.key for c in self.state.log.commits(base.version, self.head.version) for a in c.adds}
+        back -= {a.key for a in base.files.get({path for path, _ in back}).values()}
+        _, retained, later = self.state.log.removes(base) if back else (0, [], [])
+        return not back.isdisjoint(r.key for r in (*retained, *(r for _, r in later)))
 
     def _files(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
         return (_as_staged(staged, base), 0) if self.head.version == base.version else self._followed(staged, base)
