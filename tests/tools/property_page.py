@@ -22,7 +22,7 @@ Delta says, or it cannot be set, or it has nothing to do here, for the reason gi
 Refusing is for setting a property through Rowlock. **A table of others that has one of the refused ones is read and written all the same**, without
 what the property asks for, unless it needs a feature of the protocol that Rowlock does not write: that is refused by the feature's name.
 
-Names are spelled as here; `rowlock.*` are described in [Transactions](transactions.md), [Locks](locks.md) and [Several tables](multi-table.md). Log cleanup runs after a checkpoint, whose
+Delta's names are taken in any letters, and stored as here; `rowlock.*` are described in [Transactions](transactions.md), [Locks](locks.md) and [Several tables](multi-table.md). Log cleanup runs after a checkpoint, whose
 writer deletes at most 50 commits, or twice as many as lie between two checkpoints where that is more (`rowlock.set_limits(cleaned_files=...)`); older
 ones follow after the next. It keeps the newest checkpoint that is older than the retention, so that every version within it can be built, and counts by midnights in UTC.
 """

@@ -151,7 +151,7 @@ class _Writer:
         fitting = self._fitting(snapshot)
         files = stage_rows(self._state.store, snapshot, self._rows.tables(), fitting, self._max_records)
         blocks = [file_block("appended", 0, files)] if files else []
-        return [Statement("append", blocks, sets=fitting.columns)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
+        return [Statement("append", blocks, sets=fitting.columns)], {"mode": "Append", "partitionBy": []}
 
     def _fitting(self, snapshot: Snapshot) -> Fitting:
         return Fitting(self._rows.schema, snapshot.schema, self._path, lambda columns: Numbers(self._state, columns))

@@ -23,8 +23,7 @@ from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
-from rowlock.protocol.column_values import DEFAULTS
-from rowlock.protocol.delta_properties import FEATURE_PREFIX
+from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema_fit import check_names
 from rowlock.transaction.definition import creation, replacement
 from rowlock.transaction.state import call
@@ -206,9 +205,8 @@ class _Write:
             raise overwrites.no_table_yet(self.handle.path)
         mode = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
         stage = overwrites.stage_of(self.handle, self.df, self.max_records)
-        return create_with_rows(
-            self.handle.state, columns_of_frame(self.df), stage, partition_by=self.partition_by, properties=properties, mode=mode, app=self.app
-        )
+        columns = overwrites.columns_of_new(self.df, properties)
+        return create_with_rows(self.handle.state, columns, stage, partition_by=self.partition_by, properties=properties, mode=mode, app=self.app)
 
     def into(self, snapshot: Snapshot) -> Receipt:
         """Writes into a table that is there, as the mode says."""
@@ -242,9 +240,9 @@ class _Write:
         return widened_metadata(snapshot, columns_of_frame(self.df))
 
     def _plan(self, planner: Planner, snapshot: Snapshot) -> Planned:
-        if self.mode == "append":
-            return planner.append(snapshot, self.df, self.max_records)
-        return planner.overwrite(snapshot, self.df, self.what, max_records=self.max_records)
+        append = self.mode == "append"
+        found = planner.append(snapshot, self.df, self.max_records) if append else planner.overwrite(snapshot, self.df, self.what, max_records=self.max_records)
+        return found[0], {**found[1], "partitionBy": list(self.partition_by)}  # what the write says, as with delta-spark: an INSERT says nothing
 
 
 def make_with_rows(
@@ -262,16 +260,16 @@ def make_with_rows(
     With `replaces` in place of the one that is there, in one commit: others' work of meanwhile is replaced, too.  Raises TableExists without it, with it
     ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then; and what making a table raises.
     """
-    check_names(df.columns, handle.path)
+    check_names(df.columns, handle.path, of_table=True)
     layout: dict[str, Any] = {"partition_by": partition_by, "properties": properties}
     app, max_records = application(options.get("app_id"), options.get("app_version")), options.get("max_records_per_file")
     how = {"compression": options.get("compression"), "instead": optimizing(options.get("optimize_write"))}
     with handle.commits("create", options.get("user_metadata"), **how), step_of(handle.spark, app) as step:
+        listed = writer_features(handle.state.refresh().protocol) if replaces else frozenset()
+        columns = overwrites.columns_of_new(df, properties, listed)
         if not replaces:
             stage = overwrites.stage_of(handle, df, max_records)
-            columns = columns_of_frame(df, defaults=f"{FEATURE_PREFIX}{DEFAULTS}" in properties)
             return handle.compacted(create_with_rows(handle.state, columns, stage, **layout, mode="ErrorIfExists", app=step, made=made))
-        columns = overwrites.columns_of_replaced(handle, df)
         metadata = metadata_of_rows(columns, handle.path, **layout, description=made.description, cluster_by=made.cluster_by)
         return replacement.replace_table(
             handle.state,

@@ -8,7 +8,7 @@ must be those that the table holds, and its files are rewritten by OPTIMIZE, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal, get_args
 
 from rowlock import arguments
@@ -24,9 +24,10 @@ from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.column_values import DEFAULTS
-from rowlock.protocol.features import writer_features
+from rowlock.protocol.features import named_in, writer_features
 from rowlock.protocol.schema import StructType, nullable
 from rowlock.transaction.definition import replacement
+from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
 
 PartitionOverwriteMode = Literal["static", "dynamic"]
@@ -108,16 +109,16 @@ def is_dynamic(spark: SparkSession) -> bool:
     return str(spark.conf.get(_SETTING, "static")).lower() == "dynamic"
 
 
-def columns_of_replaced(handle: Handle, df: DataFrame) -> StructType:
-    """The columns that a table which is there gets from a DataFrame in place of its own; defaults that the rows' columns have stay where it has the feature."""
-    return columns_of_frame(df, defaults=DEFAULTS in writer_features(handle.state.refresh().protocol))
+def columns_of_new(df: DataFrame, properties: Mapping[str, str], features: Set[str] = frozenset()) -> StructType:
+    """The columns that a table gets from a DataFrame; the defaults of the rows' columns stay where it has their feature, or where `properties` or the session name it."""
+    return columns_of_frame(df, defaults=DEFAULTS in features | named_in(settings().table_defaults(properties)))
 
 
 def overwrite_schema(
     handle: Handle, df: DataFrame, *, partition_by: Sequence[str], app: SetTransaction | None = None, max_records: int | None = None
 ) -> Receipt:
     """Replaces rows, columns and partitioning of a table that is there by those of a DataFrame, in one commit.  Raises as `replacement.overwrite_schema` does."""
-    schema = nullable(columns_of_replaced(handle, df))
+    schema = nullable(columns_of_frame(df, defaults=DEFAULTS in writer_features(handle.state.refresh().protocol)))
     return replacement.overwrite_schema(handle.state, schema, partition_by, writer_of(handle, df, max_records), app=app)
 
 

@@ -17,6 +17,7 @@ from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructF
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, identity_columns, identity_metadata
+from rowlock.protocol.delta_properties import spelled
 from rowlock.protocol.schema import ColumnPath, check_enforceable, column_name, parse_schema
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.transaction.definition import creation
@@ -279,7 +280,7 @@ class DeltaTableBuilder:
             >>> DeltaTable.create(spark).property("rowlock.onConflict", "fail")
             DeltaTableBuilder(create, columns=[], properties=['rowlock.onConflict'])
         """
-        self._properties[arguments.text(key, "key")] = arguments.text(value, "value")
+        self._properties |= spelled({arguments.text(key, "key"): arguments.text(value, "value")})
         return self
 
     def execute(self) -> Any:

@@ -18,6 +18,7 @@ from rowlock.parquet.files import files_with_older_types
 from rowlock.protocol import clustering, column_mapping, row_tracking, schema as schemas
 from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.column_mapping import MODE
+from rowlock.protocol.delta_properties import spelled
 from rowlock.protocol.feature_removal import COLUMN_MAPPING, DELETION_VECTORS, TYPE_WIDENING, has_type_changes, with_properties, without_type_changes
 from rowlock.protocol.properties import is_true, validate_properties, validate_together
 from rowlock.transaction.definition import creation, table_features
@@ -29,6 +30,7 @@ _OPERATION = "REMOVE COLUMN MAPPING"
 
 def set_properties(handle: Handle, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises what `backfill.set_properties` and `_turn_off` raise."""
+    properties = spelled(properties)
     if _turns_off(handle, properties):
         return _turn_off(handle, properties)
     return table_features.set_properties(handle.state, handle.table.engine, properties)
@@ -36,6 +38,7 @@ def set_properties(handle: Handle, properties: Mapping[str, str]) -> Receipt:
 
 def unset_properties(handle: Handle, keys: Sequence[str]) -> Receipt:
     """Removes table properties; names that are not set are passed over."""
+    keys = list(spelled(dict.fromkeys(keys)))
     return _turn_off(handle, {}, keys) if _turns_off(handle, {}, keys) else creation.unset_properties(handle.state, keys)
 
 

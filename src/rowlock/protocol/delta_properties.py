@@ -8,15 +8,16 @@ is only ever refused when it is set: a table of others that has it is read and w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 MAX_READER_VERSION, MAX_WRITER_VERSION = 3, 7
 """The highest versions of the protocol that Delta has."""
 MIN_READER_VERSION, MIN_WRITER_VERSION, FEATURE_PREFIX = "delta.minReaderVersion", "delta.minWriterVersion", "delta.feature."
 """Properties that change the protocol when they are set, and are not stored."""
 
+T = TypeVar("T")
 Treatment = Literal["effect", "refused", "feature", "ignored"]
 Kind = Literal["boolean", "integer", "interval", "choice", "bytes", "text"]
 
@@ -236,3 +237,8 @@ def find(name: str) -> DeltaProperty | None:
     """The property of a name in any case; None if Delta has none."""
     lowered = name.lower()
     return _BY_LOWER_NAME.get(UNIFORM.lower() if lowered.startswith(f"{UNIFORM.lower()}.") else lowered)
+
+
+def spelled(properties: Mapping[str, T]) -> dict[str, T]:
+    """The properties with their names as Delta spells them, which it takes in any letters; names that it does not know are as they are."""
+    return {known.name if (known := _BY_LOWER_NAME.get(name.lower())) is not None else name: value for name, value in properties.items()}

@@ -249,16 +249,19 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     `clustered`: whether it has clustering columns; `columns`: the features that its columns need (`features_of_columns`).
     Raises UnsupportedFeature for a feature in the properties that this version cannot write.
     """
-    writer = {f.name for f in FEATURES if f.asked(configuration)} | set(columns) | ({"clustering"} if clustered else set())
-    for key, value in configuration.items():
-        if key.lower().startswith(FEATURE_PREFIX) and value.lower() in FEATURE_VALUES:
-            name = key[len(FEATURE_PREFIX) :]
-            if (spelled := next((known for known in WRITABLE if known.lower() == name.lower()), None)) is None:
-                raise _refusal(name, "write", None)
-            writer.add(spelled)
+    writer = {f.name for f in FEATURES if f.asked(configuration)} | named_in(configuration) | set(columns) | ({"clustering"} if clustered else set())
     asked = features_of_versions(int(configuration.get(MIN_READER_VERSION, "1")), int(configuration.get(MIN_WRITER_VERSION, "2")))
     writers = _with_needed(writer | asked)
     return lowest_protocol(writers & READABLE, writers)
+
+
+def named_in(configuration: Mapping[str, str]) -> set[str]:
+    """The features that properties `delta.feature.*` name, in any letters, as they are spelled.  Raises UnsupportedFeature for one that this version cannot write."""
+    spelled = {name.lower(): name for name in WRITABLE}
+    given = [k[len(FEATURE_PREFIX) :] for k, v in configuration.items() if k.lower().startswith(FEATURE_PREFIX) and v.lower() in FEATURE_VALUES]
+    if unknown := [name for name in given if name.lower() not in spelled]:
+        raise _refusal(unknown[0], "write", None)
+    return {spelled[name.lower()] for name in given}
 
 
 def _with_needed(names: Collection[str]) -> frozenset[str]:

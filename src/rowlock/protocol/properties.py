@@ -173,7 +173,7 @@ def _delta_problem(name: str, value: str) -> str | None:
     known = delta_properties.find(name)
     if known is None:
         return f"Delta knows no property of this name{did_you_mean(name, delta_properties.DELTA_PROPERTIES)}"
-    return known.problem(value) if name == known.name or known.name == delta_properties.UNIFORM else f"it is spelled {known.name}"
+    return known.problem(value)
 
 
 def _readable(name: str, text: str | None, default: str) -> str:

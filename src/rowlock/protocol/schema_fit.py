@@ -30,6 +30,7 @@ from rowlock.protocol.schema import (
     StructType,
     nullable,
     nullable_type,
+    quote,
     shared_parts,
     type_name,
     with_parts,
@@ -156,15 +157,15 @@ def fit(rows: StructType, columns: StructType, table: str, *, computed: Collecti
     return Fit(given)
 
 
-def check_names(names: Iterable[str], table: str) -> None:
-    """Raises SchemaMismatch where two columns of the rows have names that differ only by case, or not at all."""
+def check_names(names: Iterable[str], table: str, *, of_table: bool = False) -> None:
+    """Raises SchemaMismatch where two columns of the rows have names that differ only by case, or not at all; `of_table`: the table is to get them."""
     seen: dict[str, tuple[int, str]] = {}
     for n, name in enumerate(names):
         if (before := seen.setdefault(name.lower(), (n, name)))[0] != n:
+            twice = named("DELTA_DUPLICATE_COLUMNS_FOUND.DATA", duplicateCols=name.lower())
+            condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(name.lower())) if of_table else twice
             raise SchemaMismatch(
-                f"The rows have two columns that differ at most by case, {before[1]!r} and {name!r}; rename or drop one",
-                table=table,
-                condition=named("DELTA_DUPLICATE_COLUMNS_FOUND.DATA", duplicateCols=name.lower()),
+                f"The rows have two columns that differ at most by case, {before[1]!r} and {name!r}; rename or drop one", table=table, condition=condition
             )
 
 

@@ -15,7 +15,7 @@ from rowlock.conditions import named
 from rowlock.display import nearest
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import SetTransaction
-from rowlock.protocol.delta_properties import DELTA_PROPERTIES, bytes_of
+from rowlock.protocol.delta_properties import DELTA_PROPERTIES, bytes_of, spelled
 
 PREFIX = "spark.databricks.delta."
 DEFAULTS = "properties.defaults."
@@ -294,11 +294,11 @@ class Settings:
                 raise InvalidInput(f"The setting {PREFIX}{DEFAULTS}{name[6:]} has no effect: Delta knows no property {name}{_near(name, DELTA_PROPERTIES)}")
             if known is not None and name not in _PROTOCOL and (problem := known.problem(value)):
                 raise InvalidInput(f"The setting {PREFIX}{DEFAULTS}{name[6:]} = {value!r} is not possible: {problem}")
-        if {**out, **properties}.get(_IGNORES_PROTOCOL, "").lower() == "true":
+        if {**out, **spelled(properties)}.get(_IGNORES_PROTOCOL, "").lower() == "true":
             out = {k: v for k, v in out.items() if k not in _PROTOCOL and not k.startswith("delta.feature.")}
         if (out.get(_PROTOCOL[0], "1"), out.get(_PROTOCOL[1], "2")) == ("1", "2"):
             out = {k: v for k, v in out.items() if k not in _PROTOCOL}
-        return {**out, **properties}
+        return {**out, **spelled(properties)}
 
     def check(self, work: Work) -> None:
         """Raises for settings that a statement cannot heed: UnsupportedFeature for a refused one, InvalidInput for a value of another type."""

@@ -78,7 +78,7 @@ def test_what_has_an_effect_is_read_somewhere(one: DeltaProperty) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("delta.checkpointinterval", "5", "it is spelled delta.checkpointInterval"),
+        ("DELTA.checkpointinterval", "0", "at least 1"),
         ("delta.targetFileSize", "large", "a number of bytes"),
         ("delta.universalFormat.config.iceberg.metadata", "x", "writes no Iceberg metadata"),
         ("delta.noSuch", "x", "knows no property"),
@@ -90,6 +90,13 @@ def test_what_has_an_effect_is_read_somewhere(one: DeltaProperty) -> None:
 def test_values_are_checked(name: str, value: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         creation.set_properties(table().state, {name: value})
+
+
+def test_names_are_taken_in_any_letters_and_stored_as_delta_spells_them() -> None:
+    made = table(**{"DELTA.appendonly": "false"})
+    creation.set_properties(made.state, {"delta.CHECKPOINTINTERVAL": "5", "Mine.X": "1"})
+    held = made.state.refresh().metadata.configuration
+    assert {held["delta.appendOnly"], held["delta.checkpointInterval"], held["Mine.X"]} == {"false", "5", "1"} and len({k.lower() for k in held}) == len(held)
 
 
 @pytest.mark.parametrize(

@@ -129,10 +129,11 @@ def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | N
     found, name = nodes.folder_behind(parts), ".".join(parts)
     if found is None:
         why = f"{name} is a view, and not a temporary one of all columns and rows of a Delta table under their own names"
-        refuse(f"{statement} on a view", None, why, "Name the table itself")
+        refuse(f"{statement} on a view", None, why, "Name the table itself", nodes.not_whole(parts, statement))
     folder, columns = found
-    if [c.lower() for c in columns] != [c.lower() for c in Handle(nodes.spark, folder).state.refresh().schema.names]:
-        refuse(f"{statement} on a view", folder, f"{name} is a view of {', '.join(columns)}, and the table has other columns", "Name the table itself")
+    if {c.lower() for c in columns} != {c.lower() for c in Handle(nodes.spark, folder).state.refresh().schema.names}:
+        why = f"{name} is a view of {', '.join(columns)}, and the table has other columns"
+        refuse(f"{statement} on a view", folder, why, "Name the table itself", named("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"))
     return Target(nodes, statement, tuple(parts), folder, alias or parts[-1])
 
 

@@ -14,7 +14,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.overwrites import no_table_yet
 from rowlock.api.placement import Place, is_elsewhere, other_location, place_named
 from rowlock.api.row_writes import Made
-from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
+from rowlock.api.sql.target import Target, check_partitions, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
 from rowlock.engines.spark import catalog
@@ -29,6 +29,7 @@ from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.protocol.paths import FORMATS, path_of
 from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, column_name, dotted
+from rowlock.protocol.schema_fit import check_names
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import OF_ONE_TABLE
@@ -111,7 +112,8 @@ def _spec(target: Target, plan: Any) -> Spec:
     """What the statement says of the table.  Raises UnsupportedFeature for what Rowlock has not."""
     spec = target.nodes.spec_of(plan)
     if spec.provider.lower() not in FORMATS:
-        target.refuse(f"USING {spec.provider or 'another format'} in place of a Delta table", "First DROP TABLE, or choose another name")
+        exists = named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])) if target.statement.startswith("CREATE") else None
+        target.refuse(f"USING {spec.provider or 'another format'} in place of a Delta table", "First DROP TABLE, or choose another name", exists)
     if spec.missing is not None:
         target.refuse(f"with {spec.missing}", "Leave it out")
     if spec.location is not None and not (spec.location.startswith("/") or ":" in spec.location):
@@ -217,7 +219,12 @@ def save_as_table(target: Target, plan: Any) -> None:
     _check_clustering(target.head, keys)
     if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
         raise other_location(".".join(target.parts), target.path, place)
-    rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
+    if mode == "Overwrite":  # an append goes by Spark's INSERT, with delta-spark as well
+        check_names(rows.columns, target.path, of_table=True)
+    if not options.get("overwrite_schema"):
+        if mode == "Overwrite":
+            check_partitions(target.head, rows, partitions)
+        rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
     frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
 
 

@@ -159,11 +159,11 @@ class Planner(Reader):
 
     def append(self, snapshot: Snapshot, frame: DataFrame, max_records: int | None = None) -> Planned:
         """An append, and its parameters."""
-        return [append_statement(self.evaluator, snapshot, frame, max_records=max_records)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
+        return [append_statement(self.evaluator, snapshot, frame, max_records=max_records)], {"mode": "Append", "partitionBy": []}
 
     def overwrite(self, snapshot: Snapshot, frame: DataFrame, what: Overwrite, alias: str | None = None, max_records: int | None = None) -> Planned:
         """A delete and an append that belong together, and their parameters."""
-        parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
+        parameters = {"mode": "Overwrite", "partitionBy": []}
         if what.dynamic and snapshot.partition_columns:
             refuse_on_append_only(snapshot)  # before rows are staged
             append = append_statement(self.evaluator, snapshot, frame, max_records=max_records)
@@ -191,7 +191,7 @@ class Planner(Reader):
         merge = merge_statement(self.evaluator, snapshot, df, on, _DELETED, alias, pinned)
         rows = merge.payload.source.numbered_frame(self.evaluator).drop(SOURCE_ROW)
         append = append_statement(self.evaluator, snapshot, rows, max_records=max_records, read=merge.source_versions)
-        return [merge, append], {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns), **parameters}
+        return [merge, append], {"mode": "Overwrite", "partitionBy": [], **parameters}
 
     def holds_rows(self, snapshot: Snapshot, df: DataFrame, where: str | None) -> bool:
         """Whether the rows of `df` are those of a table, or of the partitions that `where` names.  One Spark job.  Raises StatementRefused for another condition."""

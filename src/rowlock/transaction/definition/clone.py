@@ -20,6 +20,7 @@ from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.commits import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
 from rowlock.protocol.constraints import is_constraint
+from rowlock.protocol.delta_properties import spelled
 from rowlock.protocol.features import check_writable, supporting
 from rowlock.protocol.properties import column_mapping_mode, validate_together
 from rowlock.protocol.statistics import check_stats_columns
@@ -107,6 +108,7 @@ def _nested(inner: str, outer: str, table: str) -> InvalidInput:
 
 
 def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Metadata:
+    properties = spelled(properties)
     if foreign := sorted(k for k, v in properties.items() if (k in OF_ONE_TABLE or is_constraint(k)) and source.metadata.configuration.get(k) != v):
         raise InvalidInput(f"{foreign[0]} cannot be given to a clone: leave it out; a constraint is added afterwards, by addConstraint", table=table)
     properties = {k: v for k, v in properties.items() if k not in OF_ONE_TABLE and source.metadata.configuration.get(k) != v}

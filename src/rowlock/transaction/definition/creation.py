@@ -21,7 +21,7 @@ from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metada
 from rowlock.protocol.clustering import is_key_type, possible_keys
 from rowlock.protocol.commits import serialize_commit, with_commit_timestamp
 from rowlock.protocol.constraints import has_constraints
-from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
+from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION, spelled as spelled_properties
 from rowlock.protocol.feature_removal import with_properties
 from rowlock.protocol.properties import MANIFESTS, TableProperties, is_true, no_manifests, validate_properties, validate_together
 from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
@@ -152,7 +152,7 @@ def new_metadata(
     table: str | None = None,
 ) -> Metadata:
     """Checked metadata for a table that is created or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
-    schema = schemas.parse_schema(schema_string)
+    schema, configuration = schemas.parse_schema(schema_string), spelled_properties(configuration)
     schemas.check_no_collation(schema.fields, table)
     session = settings()
     session.check("create")
@@ -323,6 +323,7 @@ def stored(metadata: Metadata) -> Metadata:
 
 def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
+    properties = spelled_properties(properties)
     check_properties(properties, state.store.root)
     if has_constraints(properties):
         raise InvalidInput(
@@ -389,7 +390,7 @@ def parameters_of(metadata: Metadata, cluster_by: Sequence[ColumnPath], managed:
         "description": metadata.description,
         "partitionBy": list(metadata.partition_columns),
         "clusterBy": [".".join(c) for c in cluster_by],
-        "properties": dict(metadata.configuration),
+        "properties": features.without_protocol_properties(metadata.configuration),
     }
 
 

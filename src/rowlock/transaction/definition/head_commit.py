@@ -96,7 +96,8 @@ def commit_from_head(
     meanwhile, and under `fail` DeltaConcurrentModificationException.
     """
     with progress.work(operation, state.store.root), LeaseLine(state) as line:
-        commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, replaces=replaces, observer=observer)
+        reads = reads_rows or removes_rows or replaces
+        commit = HeadCommit(state, operation, parameters, make, options, reads=reads, judged=removes_rows, replaces=replaces, observer=observer)
         moved = line.join(commit, (), reads_table=reads_rows or removes_rows)
         line.account(commit)
         try:
@@ -118,13 +119,14 @@ class HeadCommit(Single):
         make: Make,
         options: Options | None,
         *,
+        reads: bool,
         judged: bool,
         replaces: bool,
         observer: Observer | None,
     ) -> None:
         super().__init__(state, -1)
         self.operation, self.parameters, self._make = operation, parameters, make
-        self._judged, self._replaces, self._observer = judged, replaces, observer or current_observer()
+        self._reads, self._judged, self._replaces, self._observer = reads, judged, replaces, observer or current_observer()
         self.head = state.refresh()
         self._check_writable(self.head)
         self.options = self._resolved(options or Options())
@@ -212,7 +214,7 @@ class HeadCommit(Single):
             self.parameters,
             self.txn_id,
             read_version=head.version,
-            blind=False,
+            blind=not (self._reads or actions.adds or actions.removes),  # an ALTER is one, as delta-spark counts
             metrics=actions.metrics,
             began_ms=self.watch.began_ms,
             record={**self.receipt(None).record(), "read_version": self.read_version},

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -26,6 +27,8 @@ from rowlock.protocol.schema import column_path, quote
 Expression = str | Column
 DEFAULT = "DEFAULT"
 """As a value to assign: the column's default."""
+_OF_QUERIES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE")
+"""Spark's conditions for an expression that is not computed from one row, where it takes a statement for a query."""
 
 
 def as_column(expression: Expression) -> Column:
@@ -154,9 +157,17 @@ class Resolver:
         return self.resolved(self.bridge.with_fixed_time(analyzed(selected)), condition, beside)
 
     def selected(self, outputs: Sequence[Column], condition: Expression | None = None) -> DataFrame:
-        """The frame of `outputs` where `condition` holds, in one analysis.  Raises Spark's AnalysisException."""
-        frame = self.frame if condition is None else self.frame.where(as_column(condition))
-        return frame.select(*outputs)
+        """The frame of `outputs` where `condition` holds, in one analysis.  Raises Spark's AnalysisException, StatementRefused for what is no expression of a row."""
+        try:
+            frame = self.frame if condition is None else self.frame.where(as_column(condition))
+            return frame.select(*outputs)
+        except AnalysisException as e:
+            if e.getCondition() in _OF_QUERIES:
+                raise self._refused("an aggregate or a window function") from None
+            if (e.getMessageParameters() or {}).get("objectName", "").strip("`").upper() == DEFAULT and DEFAULT not in str(condition).upper():
+                text = f"{self.statement} sets a column to DEFAULT alone: the word may not stand within an expression"
+                raise StatementRefused(text, what=DEFAULT, table=self.table, condition=named("DEFAULT_PLACEMENT_INVALID")) from None
+            raise
 
     def resolved(self, plan: JavaObject, condition: Expression | None = None, beside: Sequence[JavaObject] = ()) -> Resolved:
         """The expressions of an analyzed plan from `selected`, then the attributes `beside`, which no expression of a user can name.
@@ -201,9 +212,9 @@ class Resolver:
             return self._refused(what)
         return self._refused(f"{name}(), a function that SQL defines", "UNSUPPORTED_SQL_UDF_USAGE", functionName=f"`{name}`", nodeName=self.statement)
 
-    def _refused(self, what: str, condition: str = "DELTA_AGGREGATION_NOT_SUPPORTED", **parameters: str) -> StatementRefused:
+    def _refused(self, what: str, condition: str = "UNSUPPORTED_EXPR_FOR_OPERATOR", **parameters: str) -> StatementRefused:
         text = f"{self.statement} may not contain {what}: compute it first, and use MERGE with that (a DataFrame, a view or a subquery) as its source"
-        parameters = parameters or {"operation": self.statement, "predicate": "condition"}
+        parameters = parameters or {"invalidExprSqls": what}
         return StatementRefused(text, what=what, table=self.table, condition=named(condition, **parameters))
 
 

@@ -1,7 +1,5 @@
 """Reads nodes of Spark's plans from Python: name parts, options, expressions as Columns, queries as DataFrames; which names are Delta tables, and which
 temporary views show all of one; and what CREATE TABLE says of a table.
-
-UPDATE, DELETE and MERGE through a view of all columns and rows change the table, as in delta-spark.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, delta_tables, not_found
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, entries
@@ -114,6 +112,8 @@ class Nodes:
         name = dotted(parts)
         if self.is_view(parts):
             condition = named("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", viewName=name, operation=operation)
+            condition = named("DELTA_CLONE_UNSUPPORTED_SOURCE", name=name, format="View") if operation == "CLONE" else condition
+            condition = named("DELTA_ONLY_OPERATION", operation=operation) if operation == "RESTORE" else condition
         elif self.spark.catalog.tableExists(name):
             condition = named("DELTA_TABLE_ONLY_OPERATION", tableName=name, operation=operation)
         else:
@@ -292,6 +292,17 @@ class Nodes:
         view = _temporary_view(self, parts) if len(parts) <= 2 else None
         folder = None if view is None else _folder_of_view(self, view, _DEPTH)
         return None if folder is None else (folder, _columns(self, view))
+
+    def not_whole(self, parts: Sequence[str], statement: str) -> Condition:
+        """delta-spark's condition for a statement on a view that is no whole table."""
+        plan, name = analyzed(self.spark.table(dotted(parts))), dotted(parts)
+        while class_name(plan) in ("SubqueryAlias", "Project") or (class_name(plan) == "View" and plan.isTempView()):
+            plan = plan.child()
+        if class_name(plan) == "LogicalRelation":
+            return named("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS") if statement == "MERGE" else named("DELTA_CANNOT_RESOLVE_COLUMN", columnName=name, schema="")
+        if class_name(plan) == "Filter":
+            return named("DELTA_UNEXPECTED_PARTIAL_SCAN", path=name)
+        return named("DELTA_UNSUPPORTED_SOURCE", operation=statement, plan="")
 
 
 _TAG = "rowlock.table"
