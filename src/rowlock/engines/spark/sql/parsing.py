@@ -104,7 +104,12 @@ class Replaced(Nodes):
 
 
 def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
-    """The parsed plan of a text, with the CTEs of its statement at their places.  Raises Spark's ParseException."""
+    """The parsed plan of a text, with the CTEs of its statement, and what IDENTIFIER(...) names, at their places.  Raises Spark's ParseException."""
+    plan = _parsed(nodes, text, args)
+    return identified(nodes.spark, plan) if "identifier" in text.lower() else plan
+
+
+def _parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
     parser: Any = nodes.bridge.jvm.org.apache.spark.sql.execution.SparkSqlParser()  # Spark's own: delta-spark's drops parameters
     analysis: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
     if args is None:
@@ -123,6 +128,28 @@ def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | No
     else:
         context = contexts.PositionalParameterContext(nodes.bridge.seq(_literals(nodes, args)))
     return analysis.CTESubstitution.apply(parser.parsePlanWithParameters(text, context))
+
+
+def identified(spark: SparkSession, plan: JavaObject) -> JavaObject:
+    """A plan with what IDENTIFIER(...) names in its place, also where Spark's parser has not computed the name: of a session variable, or of several texts."""
+    nodes = Nodes(spark)
+
+    def made(held: JavaObject) -> JavaObject | None:
+        try:
+            name = spark.range(1).select().select(nodes.bridge.column(held.identifierExpr())).collect()[0][0]
+        except AnalysisException:  # Spark says what is wrong with it
+            return None
+        return held.planBuilder().apply(_name(nodes, name), held.children()) if isinstance(name, str) else None
+
+    if class_name(plan) == "InsertIntoStatement":  # whose table is no child of it
+        parts = nodes.items(plan.productIterator().toSeq())
+        return plan.makeCopy(nodes.bridge.jvm.java.util.ArrayList([identified(spark, parts[0]), *parts[1:]]).toArray())
+    return replaced(spark, plan.transformUp, ("PlanWithUnresolvedIdentifier",), made)
+
+
+def _name(nodes: Nodes, text: str) -> JavaObject:
+    """The parts (a JVM Seq) of a name."""
+    return nodes.spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(text)
 
 
 def _literal(value: Any) -> Column:
@@ -255,7 +282,7 @@ def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:
     table = arguments[0]
     if function == "table_changes_by_path":
         return Named(table, function, changes=arguments[1:])
-    parts = [str(p) for p in nodes.items(nodes.spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(table))]
+    parts = [str(p) for p in nodes.items(_name(nodes, table))]
     folder = nodes.folder(_within_view(nodes, parts))
     if folder is None:
         raise nodes.not_found(parts, function)

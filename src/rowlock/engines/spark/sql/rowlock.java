@@ -26,11 +26,13 @@ import org.apache.spark.sql.catalyst.parser.ParameterContext;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
@@ -157,9 +159,12 @@ public class Statements extends SessionRule {
     static boolean isCommand(Object node) { return node instanceof Command || node instanceof ParsedStatement || node instanceof CreateTable; }
 
     /** The statement that Rowlock carries out in place of a command; the command itself where it is Spark's. */
-    private LogicalPlan claimed(LogicalPlan command) {
+    private LogicalPlan claimed(LogicalPlan given) {
+        LogicalPlan asked = given instanceof InsertIntoStatement ? ((InsertIntoStatement) given).table() : given; // which is no child of it
+        boolean computed = asked.containsPattern(TreePattern.PLAN_WITH_UNRESOLVED_IDENTIFIER());
+        LogicalPlan command = computed ? (LogicalPlan) Bridge.call("identified", new Object[] { session, given }) : given;
         Object schema = Bridge.call("claim", new Object[] { session, command, Boolean.TRUE });
-        return schema == null ? command : new Statement(session, command, (StructType) schema);
+        return schema == null ? given : new Statement(session, command, (StructType) schema);
     }
 
     /** FROM ... INSERT ... INSERT ...: Spark's parser makes a union of the INSERTs, and Spark runs them one after the other. */

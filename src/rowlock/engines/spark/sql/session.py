@@ -29,7 +29,7 @@ from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_o
 from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
 from rowlock.engines.spark.sql.commands import HARMLESS
-from rowlock.engines.spark.sql.parsing import start_callback_server
+from rowlock.engines.spark.sql.parsing import identified, start_callback_server
 from rowlock.engines.spark.sql.streams import still, stop_at_exit
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
@@ -57,7 +57,7 @@ class Callback:
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
     def __init__(self, spark: SparkSession, answers: Answers) -> None:
-        self._answers, self._context, self._spark = answers, spark.sparkContext, spark
+        self._answers, self._context, self._spark = {**answers, "identified": identified}, spark.sparkContext, spark
         self._known: dict[str, SparkSession] = {}
         self._met: OrderedDict[str, SparkSession] = OrderedDict()
         self._meeting = threading.Lock()
