@@ -223,7 +223,7 @@ def test_times_between_which_nothing_was_committed(spark: SparkSession, table_pa
 
 def test_columns_under_the_names_of_the_feed(spark: SparkSession, table_path: str) -> None:
     rowlock.write(spark.sql("select 1 as id, 'x' as _change_type"), table_path)
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
+    with pytest.raises(UnsupportedFeature, match="a column named _change_type"):
         DeltaTable.forPath(spark, table_path).setProperties(FEED)
 
 

@@ -115,7 +115,7 @@ def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
 
 
 _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
-    "changeDataFeed": _shadows_change_feed_column,
+    "a column named _change_type, _commit_version or _commit_timestamp beside delta.enableChangeDataFeed": _shadows_change_feed_column,
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "type void within a column": lambda metadata, schema: void_within(schema) is not None,
     "no column but of type void": lambda metadata, schema: bool(schema.fields) and type_names(schema) == {VOID},

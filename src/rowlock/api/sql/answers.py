@@ -358,9 +358,10 @@ def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | 
         frame = frames.frame_at(Handle(spark, path), version, timestamp)
         return marked(frame, path) if version is None and timestamp is None else frame
     except TableNotFound:
-        if version is not None or timestamp is not None:
-            raise
         if found := moment_in(path):
+            if version is not None or timestamp is not None:
+                twice = condition("DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS")
+                raise InvalidInput("The path ends with a version or a time, and options say one, too", table=path, condition=twice) from None
             return frames.frame_at(Handle(spark, found[0]), *found[1:])
         raise
 

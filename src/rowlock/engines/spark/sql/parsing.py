@@ -136,7 +136,7 @@ def identified(spark: SparkSession, plan: JavaObject) -> JavaObject:
 
     def made(held: JavaObject) -> JavaObject | None:
         try:
-            name = spark.range(1).select().select(nodes.bridge.column(held.identifierExpr())).collect()[0][0]
+            name = _first(_row_of(nodes, nodes.column(held.identifierExpr())))
         except AnalysisException:  # Spark says what is wrong with it
             return None
         return held.planBuilder().apply(_name(nodes, name), held.children()) if isinstance(name, str) else None
@@ -270,7 +270,7 @@ def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:
     function = [str(p) for p in nodes.items(node.name())][-1].lower()
     if function not in CHANGE_FUNCTIONS:
         return None
-    arguments = [_value(nodes, a, function) for a in nodes.items(node.functionArgs())]
+    arguments = [_value(nodes, a, function, n) for n, a in enumerate(nodes.items(node.functionArgs()))]
     if None in arguments[1:3]:
         raise InvalidInput(f"{function} starts and ends with a version or a time, not with NULL", condition=error_named("DELTA_CDC_READ_NULL_RANGE_BOUNDARY"))
     if (
@@ -289,10 +289,14 @@ def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:
     return Named(folder, function, changes=arguments[1:])
 
 
-def _value(nodes: Nodes, expression: JavaObject, function: str) -> Any:
-    """The value of an argument that is a constant."""
+def _value(nodes: Nodes, expression: JavaObject, function: str, place: int) -> Any:
+    """The value of an argument that is a constant, by its place."""
     if nodes.bridge.subquery.hasSubquery(expression):
         raise InvalidInput(f"{function} takes constants, no subquery")
+    if class_name(expression) == "NamedArgumentExpression":
+        named = {"argumentName": ("table", "starting", "ending")[min(place, 2)], "pos": place + 1, "functionName": function, "sqlExpr": expression.toString()}
+        why = error_named("DELTA_CDC_NON_CONSTANT_ARGUMENT", **named)
+        raise InvalidInput(f"{function} takes its arguments by their places, not by names", condition=why)
     value = _first(_row_of(nodes, nodes.column(expression)))
     return value.isoformat() if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else value
 
@@ -317,7 +321,7 @@ def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.dateti
 
 def _row_of(nodes: Nodes, expression: Column) -> DataFrame:
     """One row with an expression that reads no column."""
-    return local_frame(nodes.spark, pa.table({"one": ["1"]})).select(expression)
+    return local_frame(nodes.spark, pa.table({"one": ["1"]})).select().select(expression)
 
 
 def _first(frame: DataFrame) -> Any:
