@@ -71,24 +71,16 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
     times = dict(handle.state.log.commit_times(newest))
     first = _first(handle, start, times, newest)
     last = newest.version if end is None else _last(handle, end, times, newest)
-    if first > newest.version:  # which the session's setting allows
+    if first > newest.version or (last < first and _in_order(handle, start, end)):  # the session's setting allows it, or no commit lies between two times
         return handle.planner.changes(newest, [], times)
-    if last < first and _in_order(handle, start, end):
-        return handle.planner.changes(newest, [], times)  # no commit lies between the two times
     if last < first:
-        raise InvalidInput(
-            f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start",
-            table=path,
-            condition=named("DELTA_INVALID_CDC_RANGE", start=first, end=last),
-        )
+        text = f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start"
+        raise InvalidInput(text, table=path, condition=named("DELTA_INVALID_CDC_RANGE", start=first, end=last))
     commits = handle.state.log.commits(first - 1, last)
     shown = handle.state.log.at(last) if column_mapping.is_mapped(newest.metadata.configuration) and last < newest.version else newest
     if commits and writes_columns_anew(commits[0]) and first > min(times) and (what := unreadable(handle.state.log.at(first - 1).metadata, shown)):
-        raise InvalidInput(
-            f"Version {first} removes rows of version {first - 1}, which {what}: its changes cannot be shown. Start with version {first + 1}",
-            table=path,
-            version=first,
-        )
+        text = f"Version {first} removes rows of version {first - 1}, which {what}: its changes cannot be shown. Start with version {first + 1}"
+        raise InvalidInput(text, table=path, version=first)
     _check_readable(handle.state.log.at(first), commits, shown)
     changed = [piece for commit in commits for piece in changed_rows(commit, handle.state.vectors.of, handle.path)]
     return handle.planner.changes(shown, changed, times)
@@ -126,12 +118,8 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
     if version > newest.version and _may_lie_later(handle):
         return newest.version + 1
     if version > newest.version:
-        raise VersionNotFound(
-            f"There is no version {version} yet: the newest is {newest.version}",
-            table=handle.path,
-            version=version,
-            condition=named("DELTA_CDC_START_VERSION_AFTER_LATEST", start=version, latest=newest.version),
-        )
+        later = named("DELTA_CDC_START_VERSION_AFTER_LATEST", start=version, latest=newest.version)
+        raise VersionNotFound(f"There is no version {version} yet: the newest is {newest.version}", table=handle.path, version=version, condition=later)
     if version not in times:
         gone = named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=min(times), latest=newest.version)
         raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version, condition=gone)
@@ -166,12 +154,9 @@ def _version(bound: Bound, name: str) -> int | None:
 
 def not_recorded(version: int, first: int, last: int, table: str) -> InvalidInput:
     """The error of a version between two others at which the feed was off."""
-    return InvalidInput(
-        f"No change data feed was recorded for version {version}: {change_feed.ENABLED} was not true then. Start with a later version",
-        table=table,
-        version=version,
-        condition=named("DELTA_MISSING_CHANGE_DATA", startVersion=first, endVersion=last, version=version, key=change_feed.ENABLED),
-    )
+    text = f"No change data feed was recorded for version {version}: {change_feed.ENABLED} was not true then. Start with a later version"
+    condition = named("DELTA_MISSING_CHANGE_DATA", startVersion=first, endVersion=last, version=version, key=change_feed.ENABLED)
+    return InvalidInput(text, table=table, version=version, condition=condition)
 
 
 def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot) -> None:

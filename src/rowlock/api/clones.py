@@ -214,12 +214,8 @@ class Clones:
     ) -> Self:
         where = arguments.text(target, "target")
         if not arguments.flag(shallow, "isShallow"):
-            raise UnsupportedFeature(
-                "This version of Rowlock has no deep clones: use isShallow=True, or copy the rows with rowlock.write",
-                feature="deep clones",
-                access="write",
-                condition=named("DELTA_UNSUPPORTED_DEEP_CLONE"),
-            )
+            text = "This version of Rowlock has no deep clones: use isShallow=True, or copy the rows with rowlock.write"
+            raise UnsupportedFeature(text, feature="deep clones", access="write", condition=named("DELTA_UNSUPPORTED_DEEP_CLONE"))
         replaces, given = arguments.flag(replace, "replace"), arguments.properties(properties, "properties")
         source = self._handle.at(version, timestamp)
         place = place_of(self._handle.spark, None, where) if is_absolute(where) else place_of(self._handle.spark, where, None)

@@ -155,18 +155,15 @@ class _Module(ModuleType):
 
 def _modules(missing: Callable[[str], None]) -> dict[str, ModuleType]:
     """The modules of delta-spark's wheel that programs import."""
+    pip, version = {"configure_spark_with_delta_pip": configure_spark_with_delta_pip}, {"__version__": VERSION}
     parts: dict[str, dict[str, Any]] = {
         "delta.tables": {kind.__name__: kind for kind in _TABLES},
         "delta.exceptions": {
             n: kind for n, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, DeltaConcurrentModificationException)
         },
-        "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
-        "delta.version": {"__version__": VERSION},
-    }
-    parts["delta"] = {
-        "DeltaTable": DeltaTable,
-        "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
-        "__version__": VERSION,
+        "delta.pip_utils": pip,
+        "delta.version": version,
+        "delta": {"DeltaTable": DeltaTable, **pip, **version},
     }
     modules: dict[str, ModuleType] = {name: _Module(name, members, missing) for name, members in parts.items()}
     whole = modules["delta"]

@@ -214,11 +214,8 @@ class _Write:
             if self.app is not None and snapshot.has_step(self.app):  # it made the table
                 self.handle.state.log.make_durable(snapshot.version)
                 return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE", already_committed=True)
-            raise TableExists(
-                "There is a table already; append to it or overwrite it (the modes append and overwrite)",
-                table=self.handle.path,
-                condition=named("DELTA_PATH_EXISTS", path=self.handle.path),
-            )
+            text = "There is a table already; append to it or overwrite it (the modes append and overwrite)"
+            raise TableExists(text, table=self.handle.path, condition=named("DELTA_PATH_EXISTS", path=self.handle.path))
         if self.mode == "ignore":
             return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
         if self.what.schema:
@@ -309,12 +306,8 @@ def scan(spark: SparkSession, table: str, version: str | None, columns: str, hid
     if version is None:
         versions.put(table, snapshot.version)
         if (why := incompatible(columns, snapshot)) is not None:
-            raise SchemaMismatch(
-                f"The table has changed since this DataFrame or view was made: version {snapshot.version} {why}. Make it anew",
-                table=table,
-                condition=named(_CHANGED),
-                version=snapshot.version,
-            )
+            text = f"The table has changed since this DataFrame or view was made: version {snapshot.version} {why}. Make it anew"
+            raise SchemaMismatch(text, table=table, condition=named(_CHANGED), version=snapshot.version)
     known = condition if columns == columns_of(snapshot.metadata) and len(snapshot.files) > 1 else None  # it was resolved for these columns and types
     return handle.planner.scanned(snapshot, names_in(columns), fixed=version is not None, hidden=hidden.split(",") if hidden else None, condition=known)
 

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, TypedDict, Unpack, get_args, overload
 
-from rowlock import arguments, clock, display
+from rowlock import arguments, clock, display, threads
 from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.sql.answers import run_text
-from rowlock.api.sql.target import statements_on
+from rowlock.api.sql.target import open_part
 from rowlock.api.transaction import DeltaTransaction, OpenTransaction
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.settings import session_of_process
@@ -89,11 +89,6 @@ class MultiTableTransaction:
 
         return note
 
-    @property
-    def _transaction(self) -> Transaction:
-        """The transaction of the first table, for the account of a try that failed."""
-        return self._opened[0].txn
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if kind is None:
@@ -149,7 +144,7 @@ class MultiTableTransaction:
         statement, values = arguments.text(text, "text"), arguments.sql_values(args, "args")
         self._check_begun()
         self._opened[0].check_open()
-        with statements_on(lambda path: self[path]):
+        with threads.holding(open_part, lambda path: self[path]):
             return run_text(self._handles[0].spark, statement, values)
 
     def _check_begun(self) -> None:
@@ -364,4 +359,7 @@ def _run(made: Callable[[], DeltaTransaction | MultiTableTransaction], fn: Calla
         assert txn.receipt is not None
         return txn.receipt
 
-    return run_again(begin, carry_out, lambda txn: txn._transaction, most=most, again=lambda options, _: options.on_conflict != "fail")
+    def recorded(txn: DeltaTransaction | MultiTableTransaction) -> Transaction:  # where the try failed: of several tables the first one's
+        return txn._opened[0].txn if isinstance(txn, MultiTableTransaction) else txn._runner.txn
+
+    return run_again(begin, carry_out, recorded, most=most, again=lambda options, _: options.on_conflict != "fail")

@@ -52,11 +52,8 @@ class Place:
         if mode != "replace":
             check_is_folder(self.handle.state.store)
         if mode == "create" and self.listed:
-            raise NameTaken(
-                f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD}",
-                table=self.handle.path,
-                condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=self.name.quoted if self.name else ""),
-            )
+            text = f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD}"
+            raise NameTaken(text, table=self.handle.path, condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=self.name.quoted if self.name else ""))
         if mode in ("replace", "createOrReplace") and self.elsewhere is not None:
             raise other_location(str(self.name), self.handle.path, self.elsewhere)
         if mode == "replace" and self.name is not None and not self.listed:
@@ -67,11 +64,8 @@ class Place:
             raise TableNotFound("There is no table to replace; use createOrReplace", table=self.handle.path)
         if mode == "create" and self.has_log:
             if self.name is None:
-                raise TableExists(
-                    f"There is a table already; open it with DeltaTable.forPath, or {_INSTEAD}",
-                    table=self.handle.path,
-                    condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=f"`delta`.`{self.handle.path}`"),
-                )
+                text = f"There is a table already; open it with DeltaTable.forPath, or {_INSTEAD}"
+                raise TableExists(text, table=self.handle.path, condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=f"`delta`.`{self.handle.path}`"))
             if self.managed:
                 raise NameTaken(
                     f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()", table=self.handle.path
@@ -84,11 +78,8 @@ class Place:
     def check_empty(self) -> None:
         """Raises NameTaken where there is no table in the folder but something else, which VACUUM would delete."""
         if not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
-            raise NameTaken(
-                f"The folder that {self.name or 'the table'} would have is not empty: it holds {held.key}; say another location()",
-                table=self.handle.path,
-                condition=named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"),
-            )
+            text = f"The folder that {self.name or 'the table'} would have is not empty: it holds {held.key}; say another location()"
+            raise NameTaken(text, table=self.handle.path, condition=named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"))
 
 
 def place_of(spark: SparkSession, identifier: str | None, location: str | None, storage_options: Mapping[str, str] | None = None) -> Place:
@@ -100,15 +91,11 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
     path = path_in_name(identifier) if identifier is not None else location
     if identifier is None or path is not None:
         if path is None:
-            raise InvalidInput(
-                "Say where the table is to be: tableName('sales') or location('/path/of/table')",
-                condition=named("DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION"),
-            )
+            text = "Say where the table is to be: tableName('sales') or location('/path/of/table')"
+            raise InvalidInput(text, condition=named("DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION"))
         if location is not None and _root(path) != _root(location):
-            raise InvalidInput(
-                f"The name says that the table is at {path}, and the location {location}: leave one of them out",
-                condition=named("DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH"),
-            )
+            text = f"The name says that the table is at {path}, and the location {location}: leave one of them out"
+            raise InvalidInput(text, condition=named("DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH"))
         return Place(Handle(spark, path, storage_options=storage_options))
     name = Name(spark, identifier)
     entry = name.entry()

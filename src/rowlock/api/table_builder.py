@@ -195,12 +195,9 @@ class DeltaTableBuilder:
             metadata |= identity_metadata(generator.start, generator.step, by_default=generatedByDefaultAs is not None)
         field = stored_field(StructField(colName, parse_type(dataType), nullable, metadata))
         if isinstance(generator, IdentityGenerator) and field.dataType.typeName() != "long":
-            raise UnsupportedFeature(
-                f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint",
-                feature="identityColumns",
-                access="write",
-                condition=named("DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", dataType=field.dataType.simpleString()),
-            )
+            text = f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint"
+            condition = named("DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", dataType=field.dataType.simpleString())
+            raise UnsupportedFeature(text, feature="identityColumns", access="write", condition=condition)
         self._fields.append(field)
         return self
 
@@ -367,17 +364,11 @@ class DeltaTableBuilder:
                 ),
             )
         if (self._fields or self._partitions) and [c.lower() for c in self._partitions] != [c.lower() for c in head.partition_columns]:
-            raise SchemaMismatch(
-                f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'}",
-                table=handle.path,
-                condition=named("DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING"),
-            )
+            text = f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'}"
+            raise SchemaMismatch(text, table=handle.path, condition=named("DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING"))
         if (self._fields or self._clusters) and named_columns(head.schema, self._clusters, handle.path) != list(head.clustering_columns):
-            raise SchemaMismatch(
-                f"There is a table already that is clustered by {', '.join(map(column_name, head.clustering_columns)) or 'nothing'}",
-                table=handle.path,
-                condition=named("DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING"),
-            )
+            text = f"There is a table already that is clustered by {', '.join(map(column_name, head.clustering_columns)) or 'nothing'}"
+            raise SchemaMismatch(text, table=handle.path, condition=named("DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING"))
 
     def _write(self, place: Place, there: bool) -> None:
         """Commits the new table, or its replacement where there is one already."""

@@ -123,20 +123,9 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
     try:
         rows = read_file(state.store, file, snapshot, wanted, time_zone=zone)
     except Doubtful as e:
-        raise _refusal(str(e), e.feature, snapshot, file.path) from None
+        text = f"what Spark would read of file {file.path} is not certain without it: {e}; use rowlock.read(spark, path)"
+        raise UnsupportedFeature(text, feature=e.feature, access="read", table=snapshot.table, version=snapshot.version) from None
     dead = state.vectors.of(file)
     if not dead:
         return rows
     return rows.filter(pa.array(living_mask(rows.num_rows, dead, file.path, snapshot.table)))
-
-
-def _refusal(why: str, feature: str, snapshot: Snapshot, file: str | None = None) -> UnsupportedFeature:
-    """The error for a file whose values cannot be read with certainty."""
-    where = f" of file {file}" if file else ""
-    return UnsupportedFeature(
-        f"what Spark would read{where} is not certain without it: {why}; use rowlock.read(spark, path)",
-        feature=feature,
-        access="read",
-        table=snapshot.table,
-        version=snapshot.version,
-    )

@@ -193,11 +193,6 @@ class DeltaTransaction(Changes):
             raise InvalidInput("The transaction has not begun: use it in a with statement, `with table.transaction() as txn:`", table=self._handle.path)
         return self._opened
 
-    @property
-    def _transaction(self) -> Transaction:
-        """The transaction, for the account of a try that failed."""
-        return self._runner.txn
-
     def __enter__(self) -> DeltaTransaction:
         if self._opened is not None:
             raise InvalidInput("The transaction has begun already; each block needs its own table.transaction()", table=self._handle.path)

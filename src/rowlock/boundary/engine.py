@@ -152,9 +152,6 @@ class Engine(AppendEngine, Protocol):
 def refuse_on_append_only(snapshot: Snapshot, wanted: str = "change or delete rows", what: str = "removing rows") -> None:
     """Raises StatementRefused on an append-only table, even if no row would change, as delta-spark does; a MERGE is judged by what it did, at its commit."""
     if snapshot.properties.append_only:
-        raise StatementRefused(
-            f"The table is append-only (delta.appendOnly=true); unset the property to {wanted}",
-            what=what,
-            table=snapshot.table,
-            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table, config="delta.appendOnly"),
-        )
+        text = f"The table is append-only (delta.appendOnly=true); unset the property to {wanted}"
+        condition = named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table, config="delta.appendOnly")
+        raise StatementRefused(text, what=what, table=snapshot.table, condition=condition)

@@ -46,11 +46,6 @@ def overlap(a: Scope, b: Scope) -> bool:
     return not any(column in others and others[column] != value for column, value in a)
 
 
-def any_overlap(mine: Iterable[Scope], theirs: Collection[Scope]) -> bool:
-    """Whether any of `mine` overlaps any of `theirs`."""
-    return any(overlap(a, b) for a in mine for b in theirs)
-
-
 def scopes_of(predicates: Sequence[Predicate | None], partition_columns: Sequence[str], key: str | None = None) -> frozenset[Scope]:
     """The scopes that cover statements with these conditions: {TABLE} if one of them pins no column.
 
@@ -132,7 +127,7 @@ class LeaseTable:
 
     def in_the_way(self, scopes: Collection[Scope]) -> tuple[Grant, ...]:
         """The grants that overlap any of these scopes."""
-        return tuple(g for g in self.grants if any_overlap(scopes, g.scopes))
+        return tuple(g for g in self.grants if any(overlap(mine, theirs) for mine in scopes for theirs in g.scopes))
 
     def with_grant(self, grant_id: str, holder: str, scopes: Iterable[Scope], term_s: float) -> LeaseTable:
         """The table with one more grant, under the next epoch."""

@@ -144,19 +144,11 @@ def _check_contiguous(later: Sequence[LogFile], base: int, wanted: int, table: s
     known = [f.version for f in files if f.kind == "commit"]
     if not known or wanted > max(known) or wanted < 0:
         newest = max(known, default=base)
-        raise VersionNotFound(
-            f"there is no version {wanted}; the newest version is {newest}",
-            table=table,
-            version=wanted,
-            condition=_no_version(wanted, min(known, default=0), newest),
-        )
+        text = f"there is no version {wanted}; the newest version is {newest}"
+        raise VersionNotFound(text, table=table, version=wanted, condition=_no_version(wanted, min(known, default=0), newest))
     if base < 0 and expected == 0:
         oldest = min([c[0].version for c in complete_checkpoints(files)], default=None)
         if oldest is not None and wanted < oldest:
-            raise VersionNotFound(
-                f"version {wanted} can no longer be built: the log was cleaned up; the oldest version is {oldest}",
-                table=table,
-                version=wanted,
-                condition=_no_version(wanted, oldest, files[-1].version),
-            )
+            text = f"version {wanted} can no longer be built: the log was cleaned up; the oldest version is {oldest}"
+            raise VersionNotFound(text, table=table, version=wanted, condition=_no_version(wanted, oldest, files[-1].version))
     raise CorruptLog(f"commit {expected} is missing from the log, although later commits exist", table=table, version=expected, file=names.commit_key(expected))

@@ -160,7 +160,10 @@ def _json(values: pa.Array) -> pa.Array:
         floor = pc.floor_temporal(values, unit="microsecond") if type_.unit == "ns" else values
         local = floor.cast(pa.timestamp("us", type_.tz)).view(pa.timestamp("us")).cast(pa.string())  # of UTC; to format in a zone takes ten times as long
         return _quoted(pc.binary_join_element_wise(pc.replace_substring(local, " ", "T"), "Z" if type_.tz else "", ""))
-    return _json_strings(values) if pa.types.is_string(type_) else pa.nulls(len(values), pa.string())
+    if not pa.types.is_string(type_):
+        return pa.nulls(len(values), pa.string())
+    special = pc.match_substring_regex(values, r'["\\\x00-\x1f]')  # quotes, backslashes and control characters, which are escaped one by one
+    return _replaced(_quoted(values), special, lambda text: orjson.dumps(text[1:-1]).decode())
 
 
 def _json_objects(structs: pa.StructArray) -> pa.Array:
@@ -176,11 +179,6 @@ def _json_decimals(texts: pa.Array) -> pa.Array:
     """The texts of decimals as JSON numbers without exponents; null for bounds that delta-rs cut off."""
     known = _without(texts, pc.match_substring_regex(texts, _CUT_OFF))
     return _replaced(known, pc.match_substring(known, "E"), lambda text: format(decimal.Decimal(text), "f"))
-
-
-def _json_strings(texts: pa.Array) -> pa.Array:
-    """Texts as JSON's: those with quotes, backslashes or control characters are escaped one by one."""
-    return _replaced(_quoted(texts), pc.match_substring_regex(texts, r'["\\\x00-\x1f]'), lambda text: orjson.dumps(text[1:-1]).decode())
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

@@ -104,12 +104,8 @@ class TableLog:
     def at(self, version: int) -> Snapshot:
         """The snapshot of a version; raises VersionNotFound if it does not exist or can no longer be built."""
         if version < 0:
-            raise VersionNotFound(
-                f"there is no version {version}: versions begin at 0",
-                table=self.table,
-                version=version,
-                condition=named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=0, latest=max((f.version for f in list_log(self.store)), default=0)),
-            )
+            condition = named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=0, latest=max((f.version for f in list_log(self.store)), default=0))
+            raise VersionNotFound(f"there is no version {version}: versions begin at 0", table=self.table, version=version, condition=condition)
         try:
             return self._load(version)
         except VersionNotFound:

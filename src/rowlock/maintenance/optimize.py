@@ -74,29 +74,18 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     if not names:
         raise InvalidInput("ZORDER BY needs at least one column", table=table)
     if stored_columns(snapshot.domains, table):
-        raise StatementRefused(
-            "The table has clustering columns: executeCompaction() orders it by them, ZORDER BY is not for such tables",
-            what="ZORDER BY",
-            table=table,
-            condition=named("DELTA_CLUSTERING_WITH_ZORDER_BY", zOrderBy=", ".join(names)),
-        )
+        text = "The table has clustering columns: executeCompaction() orders it by them, ZORDER BY is not for such tables"
+        raise StatementRefused(text, what="ZORDER BY", table=table, condition=named("DELTA_CLUSTERING_WITH_ZORDER_BY", zOrderBy=", ".join(names)))
     with_stats = {path for path, _ in snapshot.stats_leaves()}
     out: list[ColumnPath] = []
     for name in names:
         path = schema.spelled(column_path(name), (name,))
         if path is None:
-            raise InvalidInput(
-                f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}",
-                table=table,
-                condition=named("DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST", columnName=name),
-            )
+            text = f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}"
+            raise InvalidInput(text, table=table, condition=named("DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST", columnName=name))
         if path[0] in snapshot.partition_columns:
-            raise StatementRefused(
-                f"{name} is a partition column. Z-Ordering can only be performed on data columns: a file holds one value of this one",
-                what=name,
-                table=table,
-                condition=named("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=name),
-            )
+            text = f"{name} is a partition column. Z-Ordering can only be performed on data columns: a file holds one value of this one"
+            raise StatementRefused(text, what=name, table=table, condition=named("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=name))
         if (field := schema.resolve(path)) is not None and (isinstance(field.type, (ArrayType, MapType)) or "variant" in type_names(field.type)):
             raise StatementRefused(f"Values of column {name} have no order: leave it out of ZORDER BY", what=name, table=table)
         if schema.physical_path(path) not in with_stats:

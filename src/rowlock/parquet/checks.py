@@ -151,11 +151,8 @@ def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:
 
 def null_in(name: str, table: str) -> ConstraintViolated:
     """The error for a null in NOT NULL column `name`."""
-    return ConstraintViolated(
-        f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value",
-        table=table,
-        condition=named("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=name),
-    )
+    text = f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value"
+    return ConstraintViolated(text, table=table, condition=named("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=name))
 
 
 def undecided(snapshot: Snapshot) -> Check | None:
@@ -202,14 +199,8 @@ def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViol
             "CHECK constraint",
             named("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", constraintName=check.name, expression=check.expression, values=values),
         )
-    return ConstraintViolated(
-        f"{kind} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
-        table=root,
-        constraint=check.name,
-        expression=check.expression,
-        row=row,
-        condition=condition,
-    )
+    text = f"{kind} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them"
+    return ConstraintViolated(text, table=root, constraint=check.name, expression=check.expression, row=row, condition=condition)
 
 
 def holds(condition: Predicate, table: pa.Table, schema: StructType) -> Mask:

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.arrow_types import is_variant, to_arrow, to_arrow_type
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType
 from rowlock.protocol.statistics import names_ignoring_case
 
@@ -197,8 +196,3 @@ def columns_by_id(there: pa.Schema, snapshot: Snapshot, names: Sequence[str]) ->
     if len({*there.names}) < len(there.names):
         raise Doubtful("a file has two columns of one name", "column mapping by id")
     return {n: held[n] for n in names if n in held}
-
-
-def is_found_by_id(snapshot: Snapshot) -> bool:
-    """Whether readers find the columns of this table's files by field id instead of name."""
-    return column_mapping_mode(snapshot.metadata.configuration) == "id"

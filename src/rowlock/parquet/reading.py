@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, columns_by_id, columns_in, file_schema, is_found_by_id, names_in_files, relabelled, spelled_as
+from rowlock.parquet.physical import Doubtful, columns_by_id, columns_in, file_schema, names_in_files, relabelled, spelled_as
 from rowlock.parquet.values import padded, padded_within
 from rowlock.parquet.variants import has_variant, is_variant_group, with_whole_variants
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import from_arrow_type, is_variant, legacy_calendars
-from rowlock.protocol.char_varchar import Inner, bounds, inner_chars
+from rowlock.protocol.char_varchar import KEY, Inner, bounds, inner_bounds, is_char
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.protocol.schema_fit import is_wider
 from rowlock.protocol.statistics import leaves_of
@@ -79,7 +80,7 @@ class DataFile:
         time_zone: str | None = None,
     ) -> None:
         self.source, self._file, self._snapshot, self._wanted, self._time_zone = source, file, snapshot, wanted, time_zone
-        there, by_id = source.schema_arrow, is_found_by_id(snapshot)
+        there, by_id = source.schema_arrow, column_mapping_mode(snapshot.metadata.configuration) == "id"
         own = [n for n in wanted.names if n not in snapshot.metadata.partition_columns]
         held = columns_by_id(there, snapshot, own) if by_id else columns_in(there, snapshot, own, case_sensitive=case_sensitive)
         self._names, self.given = list(held), list(held.values())
@@ -149,7 +150,7 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
 def _inner_chars(name: str, snapshot: Snapshot) -> Inner:
     field = snapshot.schema.find(name)
     try:
-        return None if field is None else inner_chars(field)
+        return inner_bounds(field) if field is not None and is_char(field.metadata.get(KEY)) else None
     except ValueError as e:
         raise Doubtful(f"column {name} holds char values, but which is not clear: {e}", "char inside of other types") from e
 
@@ -164,10 +165,8 @@ def _check_zones(file: AddFile, snapshot: Snapshot, wanted: Sequence[str], time_
         if stated is None:
             raise Doubtful(f"partition value {value!r} of column {f.name} is a time that only Spark knows", "partition timestamps as Spark alone reads them")
         if time_zone is None:
-            raise Doubtful(
-                f"partition value {value!r} of column {f.name} has no time zone: Spark takes it in that of its session; say which with time_zone=",
-                "partition timestamps without a zone",
-            )
+            text = f"partition value {value!r} of column {f.name} has no time zone: Spark takes it in that of its session; say which with time_zone="
+            raise Doubtful(text, "partition timestamps without a zone")
 
 
 class _DatesAndTimes:

@@ -63,15 +63,8 @@ def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | Non
 
 def vector_json(vector: DeletionVectorDescriptor) -> Json:
     """The JSON object of a deletion vector descriptor."""
-    return _without_nulls(
-        {
-            "storageType": vector.storage_type,
-            "pathOrInlineDv": vector.path_or_inline_dv,
-            "offset": vector.offset,
-            "sizeInBytes": vector.size_bytes,
-            "cardinality": vector.cardinality,
-        }
-    )
+    placed = {"storageType": vector.storage_type, "pathOrInlineDv": vector.path_or_inline_dv, "offset": vector.offset}
+    return _without_nulls({**placed, "sizeInBytes": vector.size_bytes, "cardinality": vector.cardinality})
 
 
 def add_from(raw: Json, root: str | None = None) -> AddFile:
@@ -96,18 +89,15 @@ def add_from(raw: Json, root: str | None = None) -> AddFile:
 
 def add_json(add: AddFile) -> Json:
     """The JSON object of an `add` action."""
-    return _without_nulls(
-        {
-            "path": add.log_path or paths.encode(add.path),
-            "partitionValues": dict(add.partition_values),
-            "size": add.size_bytes,
-            "modificationTime": add.modification_time_ms,
-            "dataChange": add.data_change,
-            "stats": add.stats,
-            **_of_file(add),
-            "clusteringProvider": add.clustering_provider,
-        }
-    )
+    fields = {
+        "path": add.log_path or paths.encode(add.path),
+        "partitionValues": dict(add.partition_values),
+        "size": add.size_bytes,
+        "modificationTime": add.modification_time_ms,
+        "dataChange": add.data_change,
+        "stats": add.stats,
+    }
+    return _without_nulls({**fields, **_of_file(add), "clusteringProvider": add.clustering_provider})
 
 
 def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
@@ -132,18 +122,16 @@ def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
 
 def remove_json(remove: RemoveFile) -> Json:
     """The JSON object of a `remove` action."""
-    return _without_nulls(
-        {
-            "path": remove.log_path or paths.encode(remove.path),
-            "deletionTimestamp": remove.deletion_timestamp_ms,
-            "dataChange": remove.data_change,
-            "extendedFileMetadata": remove.extended_file_metadata,
-            "partitionValues": None if remove.partition_values is None else dict(remove.partition_values),
-            "size": remove.size_bytes,
-            "stats": remove.stats,
-            **_of_file(remove),
-        }
-    )
+    fields = {
+        "path": remove.log_path or paths.encode(remove.path),
+        "deletionTimestamp": remove.deletion_timestamp_ms,
+        "dataChange": remove.data_change,
+        "extendedFileMetadata": remove.extended_file_metadata,
+        "partitionValues": None if remove.partition_values is None else dict(remove.partition_values),
+        "size": remove.size_bytes,
+        "stats": remove.stats,
+    }
+    return _without_nulls({**fields, **_of_file(remove)})
 
 
 def _of_file(file: AddFile | RemoveFile) -> Json:
@@ -174,18 +162,17 @@ def metadata_from(raw: Json) -> Metadata:
 
 def metadata_json(metadata: Metadata) -> Json:
     """The JSON object of a `metaData` action."""
-    return _without_nulls(
-        {
-            "id": metadata.id,
-            "name": metadata.name,
-            "description": metadata.description,
-            "format": {"provider": metadata.format_provider, "options": dict(metadata.format_options)},
-            "schemaString": metadata.schema_string,
-            "partitionColumns": list(metadata.partition_columns),
-            "configuration": string_values(metadata.configuration),
-            "createdTime": metadata.created_time_ms,
-        }
-    )
+    fields = {
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "format": {"provider": metadata.format_provider, "options": dict(metadata.format_options)},
+        "schemaString": metadata.schema_string,
+        "partitionColumns": list(metadata.partition_columns),
+        "configuration": string_values(metadata.configuration),
+        "createdTime": metadata.created_time_ms,
+    }
+    return _without_nulls(fields)
 
 
 def _without_nulls(fields: Json) -> Json:

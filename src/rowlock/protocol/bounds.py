@@ -184,7 +184,8 @@ def _bound_from_json(value: Any, type_: DataType, *, is_high: bool) -> Any:
         return decimal.Decimal(bound)
     if name == "string" and isinstance(value, str):
         known = value.split(REPLACEMENT_CHARACTER, 1)[0]  # it may stand for any bytes that are not valid UTF-8
-        return _high_string(known) if is_high else known
+        ends = known.rstrip(TRUNCATION_MARKS), known  # a maximum may be truncated, with or without a mark at its end
+        return max(end + ABOVE_ALL_STRINGS for end in ends) if is_high else known
     if name in ("date", "timestamp", "timestamp_ntz") and isinstance(value, str):
         return _time_bound(value, name, is_high=is_high)
     return None
@@ -211,11 +212,6 @@ def _widened_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
         context.prec = 80
         slack = abs(number).scaleb(-14) + decimal.Decimal(1).scaleb(-type_.scale)
         return number + slack if is_high else number - slack
-
-
-def _high_string(value: str) -> str:
-    """An upper bound of every string that begins with `value`: a maximum may be truncated, with or without a mark at its end."""
-    return max(value.rstrip(TRUNCATION_MARKS) + ABOVE_ALL_STRINGS, value + ABOVE_ALL_STRINGS)
 
 
 def _time_bound(value: str, name: str, *, is_high: bool) -> Any:

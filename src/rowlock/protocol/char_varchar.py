@@ -67,11 +67,6 @@ def inner_bounds(field: StructField, *, exact: bool = False) -> Inner:
     return found
 
 
-def inner_chars(field: StructField) -> Inner:
-    """`inner_bounds` where a char(n) is among them: values that are filled up with spaces when they are read."""
-    return inner_bounds(field) if is_char(field.metadata.get(KEY)) else None
-
-
 def _inner(text: str, type_: DataType, exact: bool) -> tuple[Inner, str]:
     """(the bounds in the type that the text begins with, the rest of the text)"""
     if isinstance(type_, StructType):
@@ -174,8 +169,5 @@ def rebound(field: StructField, wanted: object, table: str) -> StructField:
 
 def not_rebound(name: str, before: str, wanted: object, table: str) -> SchemaMismatch:
     """The error for a bound that existing values might not fit."""
-    return SchemaMismatch(
-        f"Column {name} is {before} and cannot become {wanted or 'without a bound'}: only a longer varchar, or string, has room for all values ",
-        table=table,
-        condition=named("NOT_SUPPORTED_CHANGE_COLUMN"),
-    )
+    text = f"Column {name} is {before} and cannot become {wanted or 'without a bound'}: only a longer varchar, or string, has room for all values "
+    return SchemaMismatch(text, table=table, condition=named("NOT_SUPPORTED_CHANGE_COLUMN"))

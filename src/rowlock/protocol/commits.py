@@ -20,8 +20,8 @@ from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import Action, AddCdcFile, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.properties import TableProperties
 
-_FILES: dict[str, Callable[[dict[str, Any], str | None], Any]] = {"add": action_json.add_from, "remove": action_json.remove_from}
-_PARSERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+_FILES = ("add", "remove")
+_PARSERS: dict[str, Callable[..., Any]] = {
     "commitInfo": CommitInfo,
     "protocol": action_json.protocol_from,
     "metaData": action_json.metadata_from,
@@ -42,7 +42,7 @@ def parse_commit(version: int, data: bytes, table: str | None = None, tag: str |
         for line in filter(bytes.strip, data.split(b"\n")):
             for name, raw in orjson.loads(line).items():
                 if raw is not None and name in _PARSERS:
-                    found[name].append(_PARSERS[name](raw) if name not in _FILES else _FILES[name](raw, table))
+                    found[name].append(_PARSERS[name](raw, table) if name in _FILES else _PARSERS[name](raw))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as e:
         raise CorruptLog(f"a line of the commit cannot be read: {type(e).__name__}: {e}", table=table, version=version, file=file) from e
     for name in ("protocol", "metaData"):
@@ -178,12 +178,7 @@ def with_enablement(before: Metadata, after: Metadata, version: int, timestamp_m
     had, has = (TableProperties(m.configuration).in_commit_timestamps for m in (before, after))
     if not has:
         return after
-    since = (
-        {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
-        if not had
-        else {k: before.configuration[k] for k in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP) if k in before.configuration}
-    )
-    others = {
-        k: v for k, v in after.configuration.items() if k not in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
-    }  # RESTORE may bring back old enablement properties
+    ours = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+    since = {k: before.configuration[k] for k in ours if k in before.configuration} if had else dict(zip(ours, (str(version), str(timestamp_ms)), strict=True))
+    others = {k: v for k, v in after.configuration.items() if k not in ours}  # RESTORE may bring back old enablement properties
     return replace(after, configuration={**others, **since})

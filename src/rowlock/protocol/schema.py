@@ -411,11 +411,8 @@ def check_enforceable(schema: StructType, table: str | None = None) -> None:
     for path, f in schema.all_fields():
         for part, type_ in parts(f.type).items():
             if has_not_null(type_):
-                raise SchemaMismatch(
-                    f"the {part} type of {'.'.join(path)} has a NOT NULL, which Delta does not enforce within arrays and maps; leave it out",
-                    table=table,
-                    condition=named("DELTA_NESTED_NOT_NULL_CONSTRAINT"),
-                )
+                text = f"the {part} type of {'.'.join(path)} has a NOT NULL, which Delta does not enforce within arrays and maps; leave it out"
+                raise SchemaMismatch(text, table=table, condition=named("DELTA_NESTED_NOT_NULL_CONSTRAINT"))
 
 
 def has_not_null(type_: DataType) -> bool:
@@ -432,11 +429,8 @@ def check_duplicates(type_: DataType, where: str, table: str | None) -> None:
         seen: dict[str, str] = {}
         for f in type_.fields:
             if (other := seen.get(f.name.lower())) is not None:
-                raise SchemaMismatch(
-                    f"columns {where}{other} and {where}{f.name} have the same name",
-                    table=table,
-                    condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(f.name)),
-                )
+                text = f"columns {where}{other} and {where}{f.name} have the same name"
+                raise SchemaMismatch(text, table=table, condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(f.name)))
             seen[f.name.lower()] = f.name
             check_duplicates(f.type, f"{where}{f.name}.", table)
     for name, part in parts(type_).items():

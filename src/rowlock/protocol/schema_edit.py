@@ -27,11 +27,9 @@ def added(schema: StructType, parent: Sequence[str], field: StructField, positio
 
     def add(struct: StructType) -> StructType:
         if struct.find(field.name) is not None:
-            raise SchemaMismatch(
-                f"there is a column {'.'.join([*parent, field.name])!r} already, and two cannot have the same name",
-                table=table,
-                condition=named("FIELD_ALREADY_EXISTS", op="add", fieldNames=quote(field.name), struct=type_name(schema, sql=True)),
-            )
+            text = f"there is a column {'.'.join([*parent, field.name])!r} already, and two cannot have the same name"
+            condition = named("FIELD_ALREADY_EXISTS", op="add", fieldNames=quote(field.name), struct=type_name(schema, sql=True))
+            raise SchemaMismatch(text, table=table, condition=condition)
         return StructType(_placed(struct.fields, field, position, table))
 
     return _within(schema, parent, field.name, add, table)
@@ -58,11 +56,8 @@ def with_field(schema: StructType, path: Sequence[str], change: Callable[[Struct
 
     def swap(struct: StructType) -> StructType:
         if changed is not None and changed.name.lower() != field.name.lower() and struct.find(changed.name) is not None:
-            raise SchemaMismatch(
-                f"there is a column {'.'.join([*path[:-1], changed.name])!r} already",
-                table=table,
-                condition=named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=quote(changed.name), struct=type_name(schema, sql=True)),
-            )
+            condition = named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=quote(changed.name), struct=type_name(schema, sql=True))
+            raise SchemaMismatch(f"there is a column {'.'.join([*path[:-1], changed.name])!r} already", table=table, condition=condition)
         if not (left := tuple(f for f in (changed if f is field else f for f in struct.fields) if f is not None)):
             text = f"column {'.'.join(path)!r} is the only one of its {'table' if len(path) == 1 else 'struct'} and cannot be dropped"
             raise SchemaMismatch(text, table=table, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(struct.names)))
@@ -187,10 +182,8 @@ def _merged(old: StructField | None, new: StructField, path: tuple[str, ...], ta
         return nullable(StructType((new,))).fields[0]
     type_ = _with_fields(old.type, new.type, (*path, old.name), table, drops)
     if (was := old.metadata.get(char_varchar.KEY)) != (wanted := new.metadata.get(char_varchar.KEY)):
-        raise _not_replaced(
-            f"column {'.'.join([*path, old.name])!r} is {was or type_name(old.type, sql=True)}, and cannot become {wanted or type_name(new.type, sql=True)}",
-            table,
-        )
+        text = f"column {'.'.join([*path, old.name])!r} is {was or type_name(old.type, sql=True)}, and cannot become {wanted or type_name(new.type, sql=True)}"
+        raise _not_replaced(text, table)
     return replace(old, type=type_, nullable=old.nullable or new.nullable, metadata={**old.metadata, **new.metadata})
 
 

@@ -164,9 +164,8 @@ def check_names(names: Iterable[str], table: str, *, of_table: bool = False) -> 
         if (before := seen.setdefault(name.lower(), (n, name)))[0] != n:
             twice = named("DELTA_DUPLICATE_COLUMNS_FOUND.DATA", duplicateCols=name.lower())
             condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(name.lower())) if of_table else twice
-            raise SchemaMismatch(
-                f"The rows have two columns that differ at most by case, {before[1]!r} and {name!r}; rename or drop one", table=table, condition=condition
-            )
+            text = f"The rows have two columns that differ at most by case, {before[1]!r} and {name!r}; rename or drop one"
+            raise SchemaMismatch(text, table=table, condition=condition)
 
 
 def type_changes(before: DataType, after: DataType, path: ColumnPath = ()) -> Iterator[tuple[ColumnPath, DataType, DataType]]:
@@ -258,11 +257,8 @@ def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> No
 
 
 def _not_merged(actual: DataType, wanted: DataType, name: str, table: str) -> SchemaMismatch:
-    return SchemaMismatch(
-        f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it",
-        table=table,
-        condition=named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name),
-    )
+    text = f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it"
+    return SchemaMismatch(text, table=table, condition=named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name))
 
 
 def check_merged(rows: StructType, columns: StructType, table: str) -> None:
@@ -295,11 +291,8 @@ def _kind(type_: DataType) -> str:
 def _check_fields(actual: StructType, wanted: StructType, name: str, table: str) -> None:
     have = _by_name(actual, table)
     if extra := set(have) - {f.name.lower() for f in wanted.fields}:
-        raise SchemaMismatch(
-            f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows, or let the write add it: {MERGE_SCHEMA}",
-            table=table,
-            condition=named("DELTA_METADATA_MISMATCH"),
-        )
+        text = f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows, or let the write add it: {MERGE_SCHEMA}"
+        raise SchemaMismatch(text, table=table, condition=named("DELTA_METADATA_MISMATCH"))
     for f in wanted.fields:
         given = have.get(f.name.lower())
         if given is not None:

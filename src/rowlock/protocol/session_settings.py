@@ -279,10 +279,8 @@ class Settings:
         if app is None and version is None:
             return None
         if app is None or version is None:
-            raise InvalidInput(
-                f"{PREFIX}write.txnAppId and {PREFIX}write.txnVersion go together: set both, or unset both",
-                condition=named("DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", reason="both txnVersion and txnAppId must be set"),
-            )
+            condition = named("DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", reason="both txnVersion and txnAppId must be set")
+            raise InvalidInput(f"{PREFIX}write.txnAppId and {PREFIX}write.txnVersion go together: set both, or unset both", condition=condition)
         return SetTransaction(app, int(version))
 
     def table_defaults(self, properties: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ A commit is one conditional put, sent once: If-None-Match on S3 and Azure, gener
 caller win (I1).  Only a clear answer is Committed or Lost; after a timeout, a broken connection, a 5xx or a
 concurrent-write conflict (409) the outcome is Unknown (I2), and the caller reads the log back.  All other requests
 are idempotent and are retried with pauses.  obstore's own retries are off: after a hidden retry a winner would get Lost (I2).  There is one client
-per address and settings.  A simulated server implements `Requests`, too.
+per address and settings.  A simulated server is another kind of `Requests`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import obstore as obs
 import obstore.exceptions
@@ -117,39 +117,8 @@ def _note_fork() -> None:
 threads.after_fork(_note_fork)
 
 
-class Requests(Protocol):
-    """The requests for one folder of a bucket, each sent once.  They raise obstore's errors; FileNotFoundError is among them."""
-
-    def put(self, key: str, data: bytes) -> None:
-        """Writes an object, replacing an existing one."""
-
-    def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
-        """Writes an object from parts, of which few are in memory at a time."""
-
-    def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
-        """Writes an object if there is none (`create`), or if it has this tag and version (a mapping)."""
-
-    def get(self, key: str) -> tuple[bytes, ObjectInfo]:
-        """An object's bytes and metadata."""
-
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        """A part of an object."""
-
-    def head(self, key: str) -> ObjectInfo:
-        """An object's metadata."""
-
-    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
-        """The objects below a prefix, page by page."""
-
-    def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
-        """The objects of one folder, without those below its subfolders."""
-
-    def delete(self, key: str) -> None:
-        """Deletes an object."""
-
-
-class ObstoreRequests:
-    """The requests of an obstore client."""
+class Requests:
+    """The requests for one folder of a bucket, each sent once by an obstore client.  They raise obstore's errors; FileNotFoundError is among them."""
 
     def __init__(self, client: Client, table: str) -> None:
         self._of_client, self._table = client, table
@@ -168,9 +137,11 @@ class ObstoreRequests:
         return self._of_client
 
     def put(self, key: str, data: bytes) -> None:
+        """Writes an object, replacing an existing one."""
         obs.put(self._client, key, data, chunk_size=PART_BYTES)
 
     def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        """Writes an object from parts, of which few are in memory at a time."""
         left, held, size = iter(parts), list[bytes](), 0
         for part in left:
             held.append(part)
@@ -181,25 +152,32 @@ class ObstoreRequests:
         self.put(key, b"".join(held))  # one request
 
     def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
+        """Writes an object if there is none (`create`), or if it has this tag and version (a mapping)."""
         return obs.put(self._client, key, data, mode=mode)
 
     def get(self, key: str) -> tuple[bytes, ObjectInfo]:
+        """An object's bytes and metadata."""
         answer = obs.get(self._client, key)
         return answer.bytes().to_bytes(), answer.meta
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
+        """A part of an object."""
         return obs.get_range(self._client, key, start=start, length=length).to_bytes()
 
     def head(self, key: str) -> ObjectInfo:
+        """An object's metadata."""
         return obs.head(self._client, key)
 
     def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
+        """The objects below a prefix, page by page."""
         return obs.list(self._client, prefix, offset=offset, chunk_size=chunk_size)
 
     def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
+        """The objects of one folder, without those below its subfolders."""
         return obs.list_with_delimiter(self._client, prefix)["objects"]
 
     def delete(self, key: str) -> None:
+        """Deletes an object."""
         obs.delete(self._client, key)
 
 
@@ -231,12 +209,8 @@ class RemoteStore:
     def __init__(self, address: Address, settings: Settings, requests: Requests | None = None) -> None:
         """`requests`: the sender of its requests; by default the process's client for these settings."""
         self.address, self.settings = address, settings
-        self._requests = requests or ObstoreRequests(client_of(address, settings), address.root)
-        self._environment = environment_fingerprint()
-
-    @property
-    def root(self) -> str:
-        return self.address.root
+        self._requests = requests or Requests(client_of(address, settings), address.root)
+        self.root, self._environment = address.root, environment_fingerprint()
 
     @property
     def identity(self) -> str:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rowlock.storage.remote import ObjectInfo, error_of
+from rowlock.storage.remote import ObjectInfo, Requests, error_of
 from rowlock_simulation.history import POSTED, History
 from rowlock_simulation.scheduler import START_MS
 from rowlock_simulation.servers.network import Network
@@ -59,7 +59,7 @@ class Bucket:
         return {key: (len(data), at_us, tag) for key, (data, at_us, tag) in objects.items()}
 
 
-class S3Requests:
+class S3Requests(Requests):
     """The requests of one process to a simulated bucket."""
 
     def __init__(self, bucket: Bucket, wire: Wire, within: str = "") -> None:

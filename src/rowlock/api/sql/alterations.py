@@ -85,11 +85,8 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     nodes, path = target.nodes, _path(target, spec.column())
     found = schema_edit.owner(schema, path)
     if found is None:
-        raise SchemaMismatch(
-            f"There is no column {dotted(path)} to alter; the table has {', '.join(schema.names)}",
-            table=target.path,
-            condition=schema_edit.no_field(schema, path),
-        )
+        text = f"There is no column {dotted(path)} to alter; the table has {', '.join(schema.names)}"
+        raise SchemaMismatch(text, table=target.path, condition=schema_edit.no_field(schema, path))
     known, path, place = found[0], path[: found[1]], path[found[1] :]
     type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
     if place and (type_ is None or nullable is not None or comment is not None or spec.newPosition().isDefined()):
@@ -152,11 +149,8 @@ def _check_type(target: Target, path: tuple[str, ...], known: StructField, wante
         return
     old, new = type_name(known.type, sql=True), type_name(wanted.type, sql=True)
     name, parameters = dotted(path), {"originType": f'"{old.upper()}"', "newType": f'"{new.upper()}"', "table": table}
-    raise SchemaMismatch(
-        f"Column {name} is {old} and cannot become {new}: no cast keeps every value",
-        table=target.path,
-        condition=named("NOT_SUPPORTED_CHANGE_COLUMN", originName=name, newName=name, **parameters),
-    )
+    text = f"Column {name} is {old} and cannot become {new}: no cast keeps every value"
+    raise SchemaMismatch(text, table=target.path, condition=named("NOT_SUPPORTED_CHANGE_COLUMN", originName=name, newName=name, **parameters))
 
 
 def _position(target: Target, held: Any) -> Position | None:
@@ -239,14 +233,7 @@ def set_location(target: Target, plan: Any) -> None:
     there, here = Handle(target.spark, place), target.handle
     new, old = there.state.refresh(), here.state.refresh()
     if [(f.name.lower(), nullable_type(f.type)) for f in new.schema.fields] != [(f.name.lower(), nullable_type(f.type)) for f in old.schema.fields]:
-        raise SchemaMismatch(
-            f"The table at {there.path} has other columns ({', '.join(new.schema.names)}) than this one ({', '.join(old.schema.names)}) ",
-            table=target.path,
-            condition=named(
-                "DELTA_SET_LOCATION_SCHEMA_MISMATCH",
-                original=old.metadata.schema_string,
-                destination=new.metadata.schema_string,
-                config="",
-            ),
-        )
+        text = f"The table at {there.path} has other columns ({', '.join(new.schema.names)}) than this one ({', '.join(old.schema.names)}) "
+        condition = named("DELTA_SET_LOCATION_SCHEMA_MISMATCH", original=old.metadata.schema_string, destination=new.metadata.schema_string, config="")
+        raise SchemaMismatch(text, table=target.path, condition=condition)
     Name(target.spark, dotted(target.parts)).point_to(there.path, managed=False)  # the former folder stays as it is

@@ -149,11 +149,8 @@ def check_sink(spark: SparkSession, options: dict[str, str], partition_by: list[
     if arguments.get("overwrite_schema") and mode != "Complete":
         raise InvalidInput("overwriteSchema goes with output mode complete, in which each batch replaces all rows", table=path)
     if mode not in ("Append", "Complete"):
-        raise InvalidInput(
-            f"A stream writes a table in output mode append or complete, not {mode.lower()}: for updates use foreachBatch and DeltaTable.merge",
-            table=path,
-            condition=condition("DELTA_UNSUPPORTED_OUTPUT_MODE", dataSource="delta", mode=mode),
-        )
+        text = f"A stream writes a table in output mode append or complete, not {mode.lower()}: for updates use foreachBatch and DeltaTable.merge"
+        raise InvalidInput(text, table=path, condition=condition("DELTA_UNSUPPORTED_OUTPUT_MODE", dataSource="delta", mode=mode))
 
 
 def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict[str, str], partition_by: list[str], mode: str) -> None:
@@ -177,12 +174,8 @@ def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
     given = {name: value for name, value in options.items() if name.lower() not in _OF_SPARK}
     path = place_in(given, 'Say where the table is to be: df.writeStream.format("rowlock").start("/path/of/table")')
     if refused := next((name for name in _NOT_IN_STREAMS if name.lower() in {n.lower() for n in given}), None):
-        raise UnsupportedFeature(
-            f"The option {refused} of a stream is refused: each batch is a step of the query's own id. Leave it out, or write with foreachBatch",
-            feature=f"option {refused} of a stream",
-            access="write",
-            table=path,
-        )
+        text = f"The option {refused} of a stream is refused: each batch is a step of the query's own id. Leave it out, or write with foreachBatch"
+        raise UnsupportedFeature(text, feature=f"option {refused} of a stream", access="write", table=path)
     return path, write_arguments(given, path)
 
 

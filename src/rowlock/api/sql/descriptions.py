@@ -79,11 +79,8 @@ def describe_column(target: Target, plan: Any) -> DataFrame:
     if len(parts) == 1:
         found = next((f for f in table_schema(target.head).fields if f.name.lower() == parts[0].lower()), None)
     if found is None:
-        raise SchemaMismatch(
-            f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own",
-            table=target.path,
-            condition=unresolved_column(parts, target.head.schema.names),
-        )
+        text = f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own"
+        raise SchemaMismatch(text, table=target.path, condition=unresolved_column(parts, target.head.schema.names))
     rows = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
     return answer(target.spark, "DescribeColumn", rows)
 
@@ -118,11 +115,8 @@ def partition_columns(target: Target) -> StructType:
     """The columns of what SHOW PARTITIONS returns.  Raises InvalidInput where the table is not partitioned."""
     snapshot = target.head
     if not snapshot.partition_columns:
-        raise InvalidInput(
-            "The table is not partitioned, so there is no partition to show",
-            table=target.path,
-            condition=named("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE", tableName=".".join(target.parts)),
-        )
+        text = "The table is not partitioned, so there is no partition to show"
+        raise InvalidInput(text, table=target.path, condition=named("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE", tableName=".".join(target.parts)))
     return partition_types(snapshot)
 
 

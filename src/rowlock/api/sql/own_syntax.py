@@ -184,26 +184,18 @@ def parse(statement: str, *, constraints: bool = False) -> OwnStatement | None:
     With `constraints` ADD and DROP CONSTRAINT are read too, for a Spark whose grammar lacks them.
     """
     reader = _Reader(statement)
-    found = _parsed(reader, constraints)
-    if found is not None:
+    if (found := _parsed(reader, constraints)) is not None:
         reader.end()
     return found
 
 
 def _parsed(reader: _Reader, constraints: bool) -> OwnStatement | None:
-    if reader.take("OPTIMIZE"):
-        return _optimize(reader)
-    if reader.take("REORG"):
-        return _reorg(reader)
-    if reader.take("VACUUM"):
-        return _vacuum(reader)
-    if reader.take("RESTORE"):
-        return _restore(reader)
+    for words, read in {"OPTIMIZE": _optimize, "REORG": _reorg, "VACUUM": _vacuum, "RESTORE": _restore, "CONVERT TO DELTA": _convert}.items():
+        if reader.take(*words.split()):
+            return read(reader)
     for kind in ("HISTORY", "DETAIL"):
         if reader.take("DESC", kind) or reader.take("DESCRIBE", kind):
             return _described(reader, kind)
-    if reader.take("CONVERT", "TO", "DELTA"):
-        return _convert(reader)
     if reader.take("GENERATE"):
         mode = reader.next("word", "symlink_format_manifest")
         reader.need("FOR", "TABLE")

@@ -89,11 +89,8 @@ def insert(target: Target, plan: Any) -> None:
     table = target.table().toDF()
     partitions = {c.lower() for c in target.head.partition_columns}
     if other := [name for name in spec if name.lower() not in partitions]:
-        raise InvalidInput(
-            f"PARTITION names {other[0]}, by which the table is not partitioned",
-            table=target.path,
-            condition=named("NON_PARTITION_COLUMN", columnName=quote(other[0])),
-        )
+        text = f"PARTITION names {other[0]}, by which the table is not partitioned"
+        raise InvalidInput(text, table=target.path, condition=named("NON_PARTITION_COLUMN", columnName=quote(other[0])))
     fixed = {name: value.get() for name, value in spec.items() if value.isDefined()}  # None for NULL; the others are columns of the query, in the table's order
     chosen = any(name.startswith("replace_") for name in options)
     asked = options.get("partition_overwrite_mode") == "dynamic" or is_dynamic(target.spark)  # a session's `dynamic` outdoes the option, as with delta-spark

@@ -133,10 +133,8 @@ def replace_as_select(target: Target, plan: Any) -> None:
     place = place_named(target.spark, target.parts, spec.location)
     options = _options(target, plan, spec)
     if not place.has_log and not plan.orCreate():
-        raise NameNotFound(
-            f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE",
-            condition=catalog.not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""),
-        )
+        text = f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE"
+        raise NameNotFound(text, condition=catalog.not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""))
     rows = target.nodes.frame(plan.query())
     if not place.has_log:
         return _create_with_rows(target, spec, rows, False, options)
@@ -192,11 +190,8 @@ def save_as_table(target: Target, plan: Any) -> None:
     if there and mode == "Ignore":
         return
     if there and mode == "ErrorIfExists":
-        raise NameTaken(
-            f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite')",
-            table=target.path,
-            condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])),
-        )
+        text = f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite')"
+        raise NameTaken(text, table=target.path, condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])))
     entry = plan.tableDesc()
     provider = str(nodes.option(entry.provider()) or "")
     by_default = mode == "Append" and provider == str(target.spark.conf.get("spark.sql.sources.default", "parquet"))  # an append goes by the table's own format

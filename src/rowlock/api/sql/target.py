@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rowlock import arguments, threads
+from rowlock import arguments
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
 from rowlock.api.row_writes import widened_metadata, widening
@@ -35,11 +34,6 @@ from rowlock.transaction.state.call import settings
 
 open_part: ContextVar[Callable[[str], DeltaTransaction] | None] = ContextVar("the parts of the transaction in which statements run", default=None)
 """Returns the part of a table, by its path; None where each statement is a transaction of its own."""
-
-
-def statements_on(part_of: Callable[[str], DeltaTransaction]) -> AbstractContextManager[None]:
-    """A block in which statements run in a transaction, of which `part_of` returns the part of a table, by its path."""
-    return threads.holding(open_part, part_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +110,8 @@ def fitted(
     if len(rows.columns) != len(names):
         counts = {"numColumns": len(names), "insertColumns": len(rows.columns)}
         too_few = named("DELTA_INSERT_COLUMN_ARITY_MISMATCH", tableName=".".join(target.parts), columnName="not enough data columns", **counts)
-        raise SchemaMismatch(
-            f"The INSERT gives {count(len(rows.columns), 'column')} for {len(names)}: {', '.join(names)}. List those that it gives after the table's name",
-            table=target.path,
-            condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
-        )
+        text = f"The INSERT gives {count(len(rows.columns), 'column')} for {len(names)}: {', '.join(names)}. List those that it gives after the table's name"
+        raise SchemaMismatch(text, table=target.path, condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"))
     head = target.head
     by_name = by_name or (not listed and goes_by_name(columns_of_frame(rows), names, head.schema, widening(head) if evolving else None))
     if evolving and not (listed and {n.lower() for n in names}.difference(n.lower() for n in table_schema(head).names)):
@@ -131,11 +122,8 @@ def fitted(
     schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
-        raise SchemaMismatch(
-            f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}. Leave it out, or let the write add it (mergeSchema)",
-            table=target.path,
-            condition=unresolved_column(missing[:1], schema.names) if listed else named("DELTA_METADATA_MISMATCH"),
-        )
+        text = f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}. Leave it out, or let the write add it (mergeSchema)"
+        raise SchemaMismatch(text, table=target.path, condition=unresolved_column(missing[:1], schema.names) if listed else named("DELTA_METADATA_MISMATCH"))
     times = Counter(n.lower() for n in names)
     if twice := [n for n in names if times[n.lower()] > 1]:
         duplicate = named("DELTA_DUPLICATE_COLUMNS_FOUND.READ_SCHEMA", duplicateCols=", ".join(twice))

@@ -51,11 +51,8 @@ def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -
     found = columns_of_stream(newest, with_changes=options.read_change_feed)
     wanted = None if schema is None else StructType.fromJson(orjson.loads(schema))
     if wanted is not None and wanted.fields and not same_columns(wanted, found):
-        raise SchemaMismatch(
-            f"The stream's columns are {found.simpleString()}, not {wanted.simpleString()}: leave schema() out",
-            table=handle.path,
-            condition=named("DELTA_READ_SOURCE_SCHEMA_CONFLICT"),
-        )
+        text = f"The stream's columns are {found.simpleString()}, not {wanted.simpleString()}: leave schema() out"
+        raise SchemaMismatch(text, table=handle.path, condition=named("DELTA_READ_SOURCE_SCHEMA_CONFLICT"))
     return found
 
 
@@ -231,11 +228,8 @@ class TableStream:
         checkpoint = self._place.rpartition("/sources/")[0]
         outside = settings_of(spark).flag("streaming.allowSchemaLocationOutsideCheckpointLocation")
         if checkpoint and not outside and not is_below(spark, location, checkpoint):
-            raise InvalidInput(
-                f"schemaTrackingLocation {location} must lie below the query's checkpoint {checkpoint}",
-                table=path,
-                condition=named("DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT", schemaTrackingLocation=location, checkpointLocation=checkpoint),
-            )
+            condition = named("DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT", schemaTrackingLocation=location, checkpointLocation=checkpoint)
+            raise InvalidInput(f"schemaTrackingLocation {location} must lie below the query's checkpoint {checkpoint}", table=path, condition=condition)
         if tracking.current is None:
             return
         if tracking.current.source != self._place:
@@ -280,12 +274,9 @@ class TableStream:
         found = log.at(last)
         others = [log.at(first).metadata, *(c.metadata for c in log.commits(first, last) if c.metadata is not None)]
         if any(unreadable(metadata, found) is not None for metadata in others):
-            raise SchemaMismatch(
-                f"The columns change within versions {first} to {last}, which are one batch of the checkpoint: start the query with another checkpoint",
-                table=self._handle.path,
-                version=last,
-                condition=named("DELTA_STREAMING_SCHEMA_LOG_INIT_FAILED_INCOMPATIBLE_METADATA", a=first, b=last),
-            )
+            text = f"The columns change within versions {first} to {last}, which are one batch of the checkpoint: start the query with another checkpoint"
+            condition = named("DELTA_STREAMING_SCHEMA_LOG_INIT_FAILED_INCOMPATIBLE_METADATA", a=first, b=last)
+            raise SchemaMismatch(text, table=self._handle.path, version=last, condition=condition)
         return found
 
     def committed(self, end: str) -> None:
@@ -373,9 +364,6 @@ class TableStream:
             try:
                 times[version] = self._handle.state.log.at(version).timestamp_ms
             except VersionNotFound as e:
-                raise VersionNotFound(
-                    f"The log no longer says when version {version} was committed, whose changes are to be read: start the query with another checkpoint",
-                    table=self._handle.path,
-                    version=version,
-                ) from e
+                text = f"The log no longer says when version {version} was committed, whose changes are to be read: start the query with another checkpoint"
+                raise VersionNotFound(text, table=self._handle.path, version=version) from e
         return times

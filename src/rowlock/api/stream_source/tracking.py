@@ -101,11 +101,8 @@ class TrackingLog:
             shown = self._snapshot.protocol if protocol is None else action_json.protocol_from(orjson.loads(protocol)["protocol"])
             found = Tracked(int(fields["deltaCommitVersion"]), metadata, shown, str(fields["sourceMetadataPath"]), fields.get("previousMetadataSeqNum"))
         except (ValueError, KeyError, TypeError, AttributeError) as e:
-            raise InvalidInput(
-                f"{where} is no entry of a stream's schema log: choose another schemaTrackingLocation",
-                table=table,
-                condition=named("DELTA_STREAMING_SCHEMA_LOG_DESERIALIZE_FAILED", location=self._files.folder),
-            ) from e
+            condition = named("DELTA_STREAMING_SCHEMA_LOG_DESERIALIZE_FAILED", location=self._files.folder)
+            raise InvalidInput(f"{where} is no entry of a stream's schema log: choose another schemaTrackingLocation", table=table, condition=condition) from e
         if form != _FORM:
             raise InvalidInput(f"{where} has the form {form!r}, and this version reads {_FORM!r}: choose another schemaTrackingLocation", table=table)
         if metadata.id != newest.id:

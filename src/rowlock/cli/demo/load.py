@@ -36,11 +36,6 @@ def predicate(values: Mapping[str, Any]) -> str:
     return " AND ".join(f"{quote(name)} = {literal(value)}" for name, value in values.items())
 
 
-def merge_condition(load: Load) -> str:
-    """The ON condition of a merge of source s into target t."""
-    return " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in load.key)
-
-
 def literal(value: Any) -> str:
     """A value as a literal of Spark SQL."""
     match value:

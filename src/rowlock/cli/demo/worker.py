@@ -22,7 +22,7 @@ import typer
 
 import rowlock
 from rowlock import DeltaTable, clock
-from rowlock.cli.demo.load import Load, merge_condition, open_load, predicate
+from rowlock.cli.demo.load import Load, open_load, predicate
 from rowlock.cli.demo.scoreboard import commit_event
 from rowlock.display import first_line
 from rowlock.exceptions import DeltaConcurrentModificationException
@@ -90,7 +90,7 @@ def statements(spark: Any, t: DeltaTable, load: Load, role: str, name: str) -> I
 def _merge(spark: Any, t: DeltaTable, load: Load, stream: str, number: int) -> Callable[[], object]:
     batch = load.batch(stream, number)
     source = spark.createDataFrame(batch.to_arrow()).alias("s")
-    merge = t.alias("t").merge(source, merge_condition(load))
+    merge = t.alias("t").merge(source, " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in load.key))
     if load.sums:
         values = {quote(c): f"t.{quote(c)} + s.{quote(c)}" if c in load.sums else f"s.{quote(c)}" for c in batch.columns}
         return merge.whenMatchedUpdate(set=values).whenNotMatchedInsertAll().execute

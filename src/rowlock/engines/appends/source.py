@@ -151,12 +151,8 @@ def _default_of(field: StructField, table: str) -> Constant:
     try:
         return constant(field)
     except NotConstant as e:
-        raise UnsupportedFeature(
-            f"column {field.name} is absent from the rows and has the default {e}, which is Spark's SQL: give the column, or use rowlock.write(df, path)",
-            feature=DEFAULTS,
-            access="write",
-            table=table,
-        ) from None
+        text = f"column {field.name} is absent from the rows and has the default {e}, which is Spark's SQL: give the column, or use rowlock.write(df, path)"
+        raise UnsupportedFeature(text, feature=DEFAULTS, access="write", table=table) from None
 
 
 class Fitting:

@@ -132,10 +132,8 @@ class Name:
         held = self._catalog.getTableMetadata(self._identifier)
         provider = str(self._bridge.option(held.provider()) or "")
         if provider.lower() != "parquet":
-            raise InvalidInput(
-                f"CONVERT TO DELTA takes Parquet tables, and {self} is {entry.kind}: make a Delta table of its rows by CREATE TABLE ... AS SELECT",
-                condition=named("DELTA_CONVERT_NON_PARQUET_TABLE", sourceName=provider, tableId=self.quoted),
-            )
+            text = f"CONVERT TO DELTA takes Parquet tables, and {self} is {entry.kind}: make a Delta table of its rows by CREATE TABLE ... AS SELECT"
+            raise InvalidInput(text, condition=named("DELTA_CONVERT_NON_PARQUET_TABLE", sourceName=provider, tableId=self.quoted))
         listed = self._bridge.list(self._catalog.listPartitions(self._identifier, self._bridge.none)) if held.tracksPartitionsInCatalog() else None
         comment = self._bridge.option(held.comment())
         return ParquetTable(
@@ -201,11 +199,8 @@ class Name:
         entry = self.entry()
         assert entry is not None and entry.folder is not None
         if (taken := new.entry()) is not None:
-            raise NameTaken(
-                f"Table {new} cannot be made: there is {taken.kind if taken.folder is None else 'a table'} of this name already",
-                table=entry.folder,
-                condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=new.quoted),
-            )
+            text = f"Table {new} cannot be made: there is {taken.kind if taken.folder is None else 'a table'} of this name already"
+            raise NameTaken(text, table=entry.folder, condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=new.quoted))
         new.check()
         new.register(entry.folder, managed=False)
         self.point_to(entry.folder, managed=False)

@@ -102,8 +102,8 @@ class Evaluator:
         """An empty DataFrame on `session` with the table's columns, under `alias`."""
         frame = self.bridge.dataframe(target.plan, self.spark, session)
         if isinstance(alias, TableName) and alias.qualifier:
-            named = self.bridge.named_plan(analyzed(frame), alias, alias.qualifier)
-            return self.bridge.dataframe(named, self.spark, session)
+            name = self.bridge.alias_identifier(alias, self.bridge.seq(alias.qualifier))
+            return self.bridge.dataframe(self.bridge.subquery_alias(name, analyzed(frame)), self.spark, session)
         return frame.alias(alias) if alias else frame
 
     def _new_target(self, snapshot: Snapshot) -> Target:

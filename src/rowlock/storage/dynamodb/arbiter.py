@@ -58,15 +58,11 @@ class ArbitratedStore:
         if ttl_s < 0:
             raise InvalidInput(f"entries cannot expire after {ttl_s} seconds; give 0 or more", table=inner.root)
         self.inner, self.entries = inner, entries
-        self.root, self.identity = inner.root, f"{inner.identity} {entries.name}"
+        self.root, self.identity, self.is_remote = inner.root, f"{inner.identity} {entries.name}", inner.is_remote
         self._candidates = spellings(inner.root, scheme)
         self._ttl_s, self._conditional_copy = ttl_s, conditional_copy
         self._lock = threads.lock()
         self._table_path: str | None = self._candidates[0] if len(self._candidates) == 1 else None
-
-    @property
-    def is_remote(self) -> bool:
-        return self.inner.is_remote
 
     @property
     def settings(self) -> object:
@@ -358,7 +354,7 @@ def put_all(versions: Sequence[Version]) -> list[PutOutcome | None] | Taken | Un
             if entry is not None and version.data is not None:
                 version.store.discard(entry)
         return Taken(found or taken)
-    return threads.side_by_side(lambda pair: _published(*pair), list(zip(versions, entries, strict=True)), limits().request_threads)
+    return threads.side_by_side(_published, list(zip(versions, entries, strict=True)), limits().request_threads)
 
 
 def _prepared(version: Version) -> Entry | None:
@@ -376,5 +372,6 @@ def _claimed(versions: Sequence[Version], entries: Sequence[Entry]) -> frozenset
     return frozenset(order[n] for n in taken)
 
 
-def _published(version: Version, entry: Entry | None) -> PutOutcome | None:
+def _published(of: tuple[Version, Entry | None]) -> PutOutcome | None:
+    version, entry = of
     return None if entry is None or version.data is None else version.store.publish(entry, version.data)

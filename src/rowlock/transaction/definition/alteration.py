@@ -67,11 +67,8 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
 
     def change(head: Snapshot) -> Metadata:
         if (held := _constraint(head, name)) is not None:
-            raise InvalidInput(
-                f"The table has a constraint {name} already; drop it first, or choose another name",
-                table=head.table,
-                condition=named("DELTA_CONSTRAINT_ALREADY_EXISTS", constraintName=name, oldConstraint=head.metadata.configuration[held]),
-            )
+            condition = named("DELTA_CONSTRAINT_ALREADY_EXISTS", constraintName=name, oldConstraint=head.metadata.configuration[held])
+            raise InvalidInput(f"The table has a constraint {name} already; drop it first, or choose another name", table=head.table, condition=condition)
         return replace(head.metadata, configuration={**head.metadata.configuration, f"{CONSTRAINT_PREFIX}{name.lower()}": expression})
 
     try:
@@ -110,11 +107,8 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
     schemas.check_no_collation([f for _, f, _ in fields], state.store.root)
     schemas.check_duplicates(StructType(tuple(f for parent, f, _ in fields if not parent)), "", state.store.root)
     if strict := next((".".join([*parent, *path]) for parent, f, _ in fields for path, part in StructType((f,)).all_fields() if not part.nullable), None):
-        raise SchemaMismatch(
-            f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it",
-            table=state.store.root,
-            condition=named("DELTA_OPERATION_NOT_ALLOWED", operation="NOT NULL in ALTER TABLE ADD COLUMNS"),
-        )
+        text = f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it"
+        raise SchemaMismatch(text, table=state.store.root, condition=named("DELTA_OPERATION_NOT_ALLOWED", operation="NOT NULL in ALTER TABLE ADD COLUMNS"))
 
     def change(head: Snapshot) -> Metadata:
         schema = head.schema
@@ -362,9 +356,5 @@ def _constraint(head: Snapshot, name: str) -> str | None:
 def _check_mapped(head: Snapshot, what: str, condition: str) -> None:
     """Raises StatementRefused where data files know columns by their names, which rules a change out."""
     if not column_mapping.is_mapped(head.metadata.configuration):
-        raise StatementRefused(
-            f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first",
-            what=what,
-            table=head.table,
-            condition=named(condition, advice=""),
-        )
+        text = f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first"
+        raise StatementRefused(text, what=what, table=head.table, condition=named(condition, advice=""))

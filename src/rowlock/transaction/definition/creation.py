@@ -105,11 +105,8 @@ def _spelled(schema: StructType, paths: Sequence[ColumnPath], table: str) -> Col
     if (found := schema.spelled(*paths)) is not None:
         return found
     name = ".".join(paths[0])
-    raise InvalidInput(
-        f"There is no column {name!r} to cluster by; the table has {', '.join(schema.names)}",
-        table=table,
-        condition=named("DELTA_COLUMN_NOT_FOUND_IN_SCHEMA", columnName=name, tableSchema=schemas.schema_json(schema)),
-    )
+    text = f"There is no column {name!r} to cluster by; the table has {', '.join(schema.names)}"
+    raise InvalidInput(text, table=table, condition=named("DELTA_COLUMN_NOT_FOUND_IN_SCHEMA", columnName=name, tableSchema=schemas.schema_json(schema)))
 
 
 class NewTable(Single):
@@ -195,11 +192,8 @@ def spelled(schema: schemas.StructType, names: Sequence[str]) -> tuple[str, ...]
 def check_partition_columns(schema: schemas.StructType, partition_by: Sequence[str], table: str) -> None:
     """Raises SchemaMismatch for the first of these that the rows do not have."""
     if missing := [c for c in partition_by if schema.find(c) is None]:
-        raise SchemaMismatch(
-            f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}",
-            table=table,
-            condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=schemas.quote(missing[0]), schemaMap=", ".join(schema.names)),
-        )
+        condition = named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=schemas.quote(missing[0]), schemaMap=", ".join(schema.names))
+        raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}", table=table, condition=condition)
 
 
 def create(

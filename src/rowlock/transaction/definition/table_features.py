@@ -146,21 +146,13 @@ def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> 
     wait = f"wait until these are older than {short} (property {TRUNCATION}), then run ALTER TABLE ... DROP FEATURE {feature} TRUNCATE HISTORY"
     args = {"feature": feature, "logRetentionPeriodKey": "delta.logRetentionDuration", "logRetentionPeriod": log, "truncateHistoryLogRetentionPeriod": short}
     if had_traces:
-        raise StatementRefused(
-            f"Feature {feature} is no longer used by the newest version of the table, but by older ones, so the protocol still lists it: {wait}",
-            what=feature,
-            table=head.table,
-            condition=named("DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", **args),
-        )
+        text = f"Feature {feature} is no longer used by the newest version of the table, but by older ones, so the protocol still lists it: {wait}"
+        raise StatementRefused(text, what=feature, table=head.table, condition=named("DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", **args))
     at = state.store.modified_ms(names.LAST_CHECKPOINT) or clock.now_ms()
     cleanup.truncate(state.store, head, None if now else cleanup.horizon_ms(at, head.properties.log_retention_ms))
     if (version := _version_that_uses(state, head, feature, feature_removal.REMOVALS[feature])) is not None:
-        raise StatementRefused(
-            f"Feature {feature} cannot be dropped yet: version {version} of the table uses it: {wait}",
-            what=feature,
-            table=head.table,
-            condition=named("DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", **args),
-        )
+        text = f"Feature {feature} cannot be dropped yet: version {version} of the table uses it: {wait}"
+        raise StatementRefused(text, what=feature, table=head.table, condition=named("DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", **args))
 
 
 def _truncation(head: Snapshot) -> str:
@@ -239,13 +231,9 @@ def add_feature(state: SharedState, name: str) -> Receipt:
     """Adds a table feature, by its name in any case.  Raises UnsupportedFeature where this version of Rowlock cannot write a table with it."""
     spelled = next((n for n in features.WRITABLE if n.lower() == name.lower()), None)
     if spelled is None:
-        raise UnsupportedFeature(
-            f"This version of Rowlock cannot write tables with feature {name!r}, so it is not added; known are {', '.join(sorted(features.WRITABLE))}",
-            feature=name,
-            access="write",
-            table=state.store.root,
-            condition=named("DELTA_UNSUPPORTED_FEATURES_IN_CONFIG", configs=f"delta.feature.{name}"),
-        )
+        text = f"This version of Rowlock cannot write tables with feature {name!r}, so it is not added; known are {', '.join(sorted(features.WRITABLE))}"
+        condition = named("DELTA_UNSUPPORTED_FEATURES_IN_CONFIG", configs=f"delta.feature.{name}")
+        raise UnsupportedFeature(text, feature=name, access="write", table=state.store.root, condition=condition)
 
     def change(head: Snapshot) -> Protocol:
         if spelled == "clustering" and head.partition_columns:

@@ -27,11 +27,8 @@ def generate(store: ObjectStore, snapshot: Snapshot, mode: str) -> None:
     Raises InvalidInput for an unknown mode, and what `_write` raises.
     """
     if mode.strip().lower() != MODE:
-        raise InvalidInput(
-            f"Specified mode '{mode}' is not supported. Supported modes are: {MODE}",
-            table=store.root,
-            condition=named("DELTA_MODE_NOT_SUPPORTED", mode=mode, supportedModes=MODE),
-        )
+        text = f"Specified mode '{mode}' is not supported. Supported modes are: {MODE}"
+        raise InvalidInput(text, table=store.root, condition=named("DELTA_MODE_NOT_SUPPORTED", mode=mode, supportedModes=MODE))
     _write(store, snapshot, None)
 
 
@@ -91,12 +88,8 @@ def _check(files: list[AddFile], snapshot: Snapshot, table: str) -> None:
             condition=named("DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS"),
         )
     if is_mapped(snapshot.metadata.configuration):
-        raise StatementRefused(
-            "A manifest cannot say what the columns of a table that maps columns are called",
-            what="column mapping",
-            table=table,
-            condition=named("DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING"),
-        )
+        text = "A manifest cannot say what the columns of a table that maps columns are called"
+        raise StatementRefused(text, what="column mapping", table=table, condition=named("DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING"))
 
 
 def _key(snapshot: Snapshot, values: Mapping[str, str | None]) -> str:

@@ -123,10 +123,8 @@ def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
     if app_id is None and app_version is None:
         return None
     if app_id is None or app_version is None:
-        raise InvalidInput(
-            "app_id and app_version go together: the name of the application, and the number of this step of it",
-            condition=named("DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", reason="both txnVersion and txnAppId must be set"),
-        )
+        text = "app_id and app_version go together: the name of the application, and the number of this step of it"
+        raise InvalidInput(text, condition=named("DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", reason="both txnVersion and txnAppId must be set"))
     if not isinstance(app_version, int) or isinstance(app_version, bool) or app_version < 0:
         raise InvalidInput(f"app_version is the number of a step, 0 or more, not {app_version!r}")
     if not isinstance(app_id, str):

@@ -285,12 +285,8 @@ def _staged_by(store: ObjectStore, prepared: Prepared) -> Commit | None:
         try:
             data = store.get(prepared.post)
         except NotFound as e:
-            raise CorruptLog(
-                "what a transaction over several tables does here was posted beside the table, and the post is gone although the transaction is open",
-                table=store.root,
-                version=prepared.version,
-                file=prepared.post,
-            ) from e
+            text = "what a transaction over several tables does here was posted beside the table, and the post is gone although the transaction is open"
+            raise CorruptLog(text, table=store.root, version=prepared.version, file=prepared.post) from e
     elif prepared.staged is not None:
         data = prepared.staged.encode()
     else:

@@ -106,10 +106,6 @@ class Target:
         """
         return DEFAULT if len(path) > 1 else default_of(path[0], self.defaults, {f.name for f in self.schema.fields if not f.nullable} - self.made)
 
-    def columns_in_order(self) -> list[Column]:
-        """The table's columns as Columns."""
-        return [self.columns[f.name] for f in self.schema.fields]
-
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -383,11 +379,8 @@ def _struct_by_name(how: _Assignment, value: Column, actual: StructType, wanted:
     have = {f.name.lower(): f for f in actual.fields}
     lacks = {f.name.lower() for f in wanted.fields} - set(have)
     if len(actual.fields) > len(wanted.fields) - len(lacks) or (lacks and not how.lenient):
-        raise SchemaMismatch(
-            f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)}",
-            table=how.resolver.table,
-            condition=named("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION"),
-        )
+        text = f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)}"
+        raise SchemaMismatch(text, table=how.resolver.table, condition=named("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION"))
 
     def field(f: StructField) -> Column:
         given, before = have.get(f.name.lower()), None if old is None else old.getField(f.name)

@@ -8,7 +8,7 @@ the driver is evaluated by Spark's optimizer, without a job.  Classic sessions o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -114,10 +114,6 @@ class Catalyst:
         """`child` under a name and an id of its own."""
         return self.alias(child, name, self.new_id(), self.nil, self.none, self.nil)
 
-    def named_plan(self, plan: JavaObject, name: str, qualifier: Sequence[str]) -> JavaObject:
-        """A plan under a table's name, and the names before it."""
-        return self.subquery_alias(self.alias_identifier(name, self.seq(qualifier)), plan)
-
     def filter(self, condition: JavaObject | None, child: JavaObject) -> JavaObject:
         """The plan of the rows of `child` that meet the condition; `child` itself without one."""
         return child if condition is None else self.filter_node(condition, child)
@@ -176,10 +172,6 @@ class Catalyst:
         """left JOIN right ON condition, RIGHT OUTER with `outer`; with `broadcast` the right side is sent to every task."""
         hint = self.hint_node(self.none, self.some(self.hint_info(self.some(self.broadcast)))) if broadcast else self.no_hint
         return self.join_node(left, right, self.right_outer if outer else self.inner, self.some(condition), hint)
-
-    def has_equal_keys(self, join: JavaObject) -> bool:
-        """Whether Spark can do a Join node by equal keys: one side's expressions equal to, or the same as, the other's."""
-        return bool(self.equal_keys(join).isDefined())
 
     def at_least_zero(self, output: JavaObject) -> JavaObject:
         """`output >= 0`, for an aliased expression of type int."""
@@ -290,7 +282,7 @@ def is_local(plan: JavaObject) -> bool:
 def to_arrow(df: DataFrame) -> pa.Table:
     """The rows of a DataFrame on the driver, timestamps in UTC. One job."""
     fields = df.schema.fields
-    if all(_is_nullable_inside(f.dataType) for f in fields):
+    if all(f.dataType == nullable_type(f.dataType) for f in fields):  # Arrow cannot cast a null struct that has a NOT NULL field
         return normalized(_collected(df))
     names = [f"c{n}" for n in range(len(fields))]
     loose = df.toDF(*names).select(*[F.col(n).cast(nullable_type(f.dataType)).alias(n) for n, f in zip(names, fields, strict=True)])
@@ -303,11 +295,6 @@ def _collected(df: DataFrame) -> pa.Table:
         return df.toArrow()
     classic: Any = df
     return pa.Table.from_batches(classic._collect_as_arrow(empty_list_if_zero_records=False))
-
-
-def _is_nullable_inside(t: DataType) -> bool:
-    """Whether no struct inside a type has a NOT NULL field: Arrow cannot cast a null struct of that kind."""
-    return not isinstance(t, (StructType, ArrayType, MapType)) or t == nullable_type(t)
 
 
 def nullable(schema: StructType, *, metadata: bool = False) -> StructType:

@@ -101,11 +101,6 @@ def session_dependent(bridge: Catalyst, plan: JavaObject) -> str | None:
     return next((str(node.sql()) for node in _expressions(bridge, plan) if class_name(node) in _DEPENDS_ON_SESSION), None)
 
 
-def uses_variables(bridge: Catalyst, plan: JavaObject) -> bool:
-    """Whether an expression in a plan reads a variable of the session (DECLARE VARIABLE)."""
-    return any(class_name(node) == "VariableReference" for node in _expressions(bridge, plan))
-
-
 def _expressions(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:
     """Every expression of a plan and of the plans below it."""
     waiting = bridge.list(plan.expressions())
@@ -143,7 +138,7 @@ def check_default(spark: SparkSession, field: StructField, text: str, table: str
             raise bad("it has a subquery", "SUBQUERY_EXPRESSION") from e
         raise
     plan = analyzed(frame)
-    if uses_variables(bridge, plan):
+    if any(class_name(node) == "VariableReference" for node in _expressions(bridge, plan)):  # DECLARE VARIABLE
         raise bad("a default may use no variable of a session", "UNRESOLVED_EXPRESSION")
     if not plan.subqueriesAll().isEmpty() or any(bridge.subquery.hasSubquery(e) for e in bridge.list(plan.expressions())):
         raise bad("it has a subquery", "SUBQUERY_EXPRESSION")

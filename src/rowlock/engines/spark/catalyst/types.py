@@ -5,7 +5,6 @@ policy of the session values are stored in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -41,13 +40,9 @@ def parse_type(given: str | DataType) -> DataType:
 
 def delta_schema(struct: StructType) -> schema.StructType:
     """Spark's columns as Delta's, with the comments of columns and fields and the bounds of char and varchar columns, and without other metadata."""
-    columns = zip(_struct(struct).fields, struct.fields, strict=True)
-    return schema.StructType(tuple(_with_known_metadata(column, f.metadata or {}) for column, f in columns))
-
-
-def _with_known_metadata(column: schema.StructField, metadata: Mapping[str, object]) -> schema.StructField:
-    plain = replace(column, metadata={k: metadata[k] for k in ("comment", KEY) if k in metadata})
-    return plain if is_known(plain) else replace(plain, metadata={k: v for k, v in plain.metadata.items() if k != KEY})
+    bounds = [{k: v for k, v in (f.metadata or {}).items() if k == KEY} for f in struct.fields]
+    columns = [(plain, replace(plain, metadata={**plain.metadata, **bound})) for plain, bound in zip(_struct(struct).fields, bounds, strict=True)]
+    return schema.StructType(tuple(bounded if is_known(bounded) else plain for plain, bounded in columns))
 
 
 def columns_of_frame(frame: DataFrame, *, defaults: bool = False) -> schema.StructType:
@@ -72,11 +67,9 @@ def char_is_varchar(spark: SparkSession) -> bool:
 
 
 def _struct(struct: StructType) -> schema.StructType:
-    return schema.StructType(tuple(schema.StructField(f.name, delta_type(f.dataType), f.nullable, _comment(f.metadata)) for f in struct.fields))
-
-
-def _comment(metadata: Mapping[str, object]) -> dict[str, object]:
-    return {"comment": metadata["comment"]} if "comment" in metadata else {}
+    comments = [{k: v for k, v in (f.metadata or {}).items() if k == "comment"} for f in struct.fields]
+    fields = zip(struct.fields, comments, strict=True)
+    return schema.StructType(tuple(schema.StructField(f.name, delta_type(f.dataType), f.nullable, comment) for f, comment in fields))
 
 
 def delta_type(type_: DataType) -> schema.DataType:
@@ -179,9 +172,7 @@ class StorePolicy:
         """A value of a type as the type of the column `name`.  Raises SchemaMismatch where the policy is STRICT and a value may be lost so."""
         if self._name == "STRICT" and not self._bridge.can_up_cast(actual.json(), wanted.json()):
             given, type_ = actual.simpleString(), wanted.simpleString()
-            raise SchemaMismatch(
-                f"Column {name} is {type_}, and spark.sql.storeAssignmentPolicy=STRICT stores no {given} in it: cast the value",
-                table=self._table,
-                condition=named("CANNOT_UP_CAST_DATATYPE", expression=name, sourceType=given, targetType=type_, details=""),
-            )
+            text = f"Column {name} is {type_}, and spark.sql.storeAssignmentPolicy=STRICT stores no {given} in it: cast the value"
+            condition = named("CANNOT_UP_CAST_DATATYPE", expression=name, sourceType=given, targetType=type_, details="")
+            raise SchemaMismatch(text, table=self._table, condition=condition)
         return self._bridge.ansi_cast(value, wanted, lenient=self._name == "LEGACY")

@@ -217,14 +217,8 @@ def _metrics(done: Optimized, parallelism: int) -> dict[str, Any]:
 
 
 def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
-    total = sum(sizes)
-    return {
-        "min": min(sizes, default=None),
-        "max": max(sizes, default=None),
-        "avg": total / len(sizes) if sizes else 0.0,
-        "totalFiles": len(sizes),
-        "totalSize": total,
-    }
+    total, ends = sum(sizes), {"min": min(sizes, default=None), "max": max(sizes, default=None)}
+    return {**ends, "avg": total / len(sizes) if sizes else 0.0, "totalFiles": len(sizes), "totalSize": total}
 
 
 def _z_order(out: Rewritten) -> dict[str, Any]:

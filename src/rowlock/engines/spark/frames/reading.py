@@ -113,11 +113,8 @@ def files_of(rows: DataFrame, location: str, table: str) -> list[ObjectMeta]:
     types = {f.name: f.dataType for f in rows.schema.fields}
     if any(types.get(f.name) != f.dataType for f in _COLUMNS.fields):
         wanted = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in _COLUMNS.fields)
-        raise InvalidInput(
-            f"An inventory has the columns {wanted}; this one has {rows.schema.simpleString()[7:-1]}",
-            table=table,
-            condition=named("DELTA_INVALID_INVENTORY_SCHEMA", expectedSchema=wanted),
-        )
+        text = f"An inventory has the columns {wanted}; this one has {rows.schema.simpleString()[7:-1]}"
+        raise InvalidInput(text, table=table, condition=named("DELTA_INVALID_INVENTORY_SCHEMA", expectedSchema=wanted))
     below = rows.where(
         F.startswith(F.col("path"), F.lit(f"{location}/")) & ~F.col("isDir") & F.col("length").isNotNull() & F.col("modificationTime").isNotNull()
     )

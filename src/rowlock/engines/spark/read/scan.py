@@ -357,10 +357,5 @@ def check_names(snapshot: Snapshot) -> None:
     """Raises UnsupportedFeature for a column, by its name in the table or in data files, that would hide Spark's row numbers or a column of Rowlock's own."""
     names = [name for f in snapshot.schema.fields for name in (f.name, f.physical_name)]
     if taken := reserved_names(names):
-        raise UnsupportedFeature(
-            f"A column named {taken[0]} would hide one by which rows are found in data files; rename it with the engine that made it",
-            feature=taken[0],
-            access="read",
-            table=snapshot.table,
-            version=snapshot.version,
-        )
+        text = f"A column named {taken[0]} would hide one by which rows are found in data files; rename it with the engine that made it"
+        raise UnsupportedFeature(text, feature=taken[0], access="read", table=snapshot.table, version=snapshot.version)

@@ -80,10 +80,8 @@ def spark_root(store: ObjectStore) -> str:
         return store.root
     account = _settings(store).config.get("account_name")
     if account is None:
-        raise InvalidInput(
-            "Spark must know the account: give AZURE_STORAGE_ACCOUNT_NAME, or a path such as abfss://container@account.dfs.core.windows.net/folder",
-            table=store.root,
-        )
+        text = "Spark must know the account: give AZURE_STORAGE_ACCOUNT_NAME, or a path such as abfss://container@account.dfs.core.windows.net/folder"
+        raise InvalidInput(text, table=store.root)
     return f"abfss://{address.bucket}@{account}.{_AZURE_HOST}/{address.prefix}"
 
 

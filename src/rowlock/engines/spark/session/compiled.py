@@ -66,11 +66,8 @@ class Classes:
                 urls[0] = place
                 self._loader = self._jvm.java.net.URLClassLoader(urls, self._loader)
             else:
-                raise UnsupportedFeature(
-                    "This Spark takes no classes at run time, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text)",
-                    feature="rowlock.enable",
-                    access="write",
-                )
+                text = "This Spark takes no classes at run time, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text)"
+                raise UnsupportedFeature(text, feature="rowlock.enable", access="write")
 
     def _known(self, name: str) -> bool:
         try:

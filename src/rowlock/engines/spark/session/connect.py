@@ -213,16 +213,15 @@ class ClientStatement:
         if node._plan_id is None:
             return name
         if node._plan_id not in self._plans:
-            raise InvalidInput(
-                f"{node._unparsed_identifier} is a column of a DataFrame that is not the source of this statement: name it as a text, behind an alias",
-                table=self._table,
-            )
+            text = f"{node._unparsed_identifier} is a column of a DataFrame that is not the source of this statement: name it as a text, behind an alias"
+            raise InvalidInput(text, table=self._table)
         return f"{quoted(self.source_alias)}.{name}"
 
     def _UnresolvedFunction(self, node: Any) -> str:
         name, values = str(node._name), [self._text(a) for a in node._args]
         if name == "struct":  # as a keyword, whose arguments may have names
-            return f"struct({', '.join(v + self._field_name(a) for v, a in zip(values, node._args, strict=True))})"
+            names = [f" AS {quoted(a._alias[0])}" if type(a).__name__ == "ColumnAlias" else "" for a in node._args]
+            return f"struct({', '.join(map(str.__add__, values, names))})"
         if name in _OPERATORS and len(values) == 2:
             return f"({values[0]} {_OPERATORS[name]} {values[1]})"
         if name == "in":
@@ -231,9 +230,6 @@ class ClientStatement:
             whens = "".join(f" WHEN {c} THEN {v}" for c, v in zip(values[::2], values[1::2], strict=False))
             return f"(CASE{whens}{f' ELSE {values[-1]}' if len(values) % 2 else ''} END)"
         return f"{quoted(name)}({'DISTINCT ' if node._is_distinct else ''}{', '.join(values)})"
-
-    def _field_name(self, node: Any) -> str:
-        return f" AS {quoted(node._alias[0])}" if type(node).__name__ == "ColumnAlias" else ""
 
     def _CallFunction(self, node: Any) -> str:
         return f"{_dotted(str(node._name))}({', '.join(self._text(a) for a in node._args)})"

@@ -219,11 +219,8 @@ def _field(kind: Any, name: str) -> Any:
                 field.setAccessible(True)
                 return field
         looked = looked.getSuperclass()
-    raise UnsupportedFeature(
-        f"This Spark has no {name} in {kind.getName()}, so rowlock.enable cannot work on this session: use rowlock.sql(spark, text)",
-        feature="rowlock.enable",
-        access="write",
-    )
+    text = f"This Spark has no {name} in {kind.getName()}, so rowlock.enable cannot work on this session: use rowlock.sql(spark, text)"
+    raise UnsupportedFeature(text, feature="rowlock.enable", access="write")
 
 
 _INSTEAD = "Use rowlock.sql(spark, text), rowlock.DeltaTable and rowlock.write there"

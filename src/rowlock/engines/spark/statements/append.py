@@ -93,11 +93,9 @@ def append_statement(
     read += versions_read(evaluator, frame, snapshot.version) if read and not is_pinned else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
         discard(evaluator.store, (f.path for b in blocks for f in b.payload.files))
-        raise ConstraintViolated(
-            f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
-            table=evaluator.store.root,
-            condition=named("DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=must_meet.parameters["predicate"][0], message=f"{outside} rows"),
-        )
+        text = f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it"
+        condition = named("DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=must_meet.parameters["predicate"][0], message=f"{outside} rows")
+        raise ConstraintViolated(text, table=evaluator.store.root, condition=condition)
     sets = tuple(f.name for f in snapshot.schema.fields if f.name.lower() in given or is_identity(f))
     return Statement("append", blocks, source_versions=read, sets=sets)
 

@@ -107,11 +107,8 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
     _check_booleans(evaluator, snapshot, () if resolved is None else resolved.checks)
     condition = None if resolved is None else resolved.violated.condition
     if condition is not None and (not condition.deterministic() or evaluator.bridge.subquery.hasSubquery(condition)):
-        raise StatementRefused(
-            "A CHECK constraint must be a deterministic condition on the row's own columns, without a subquery",
-            what="CHECK constraint",
-            table=evaluator.store.root,
-        )
+        text = "A CHECK constraint must be a deterministic condition on the row's own columns, without a subquery"
+        raise StatementRefused(text, what="CHECK constraint", table=evaluator.store.root)
     check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead_positions(s) for s in slices}, generated=False)
 
 
@@ -121,12 +118,9 @@ def _check_booleans(evaluator: Evaluator, snapshot: Snapshot, checks: Sequence[C
     asked = evaluator.probe(evaluator.target(snapshot), None, evaluator.session()).select(*(F.expr(c.expression) for c in checks))
     for check, field in zip(checks, asked.schema.fields, strict=True):
         if field.dataType.typeName() != "boolean":
-            raise StatementRefused(
-                f"{check.name} {check.expression} is of type {field.dataType.simpleString()} and no condition: compare it with a value",
-                what=_NAME_OF_FEATURE.get(check.feature, "column invariant"),
-                table=evaluator.store.root,
-                condition=named("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.expression),
-            )
+            text = f"{check.name} {check.expression} is of type {field.dataType.simpleString()} and no condition: compare it with a value"
+            condition = named("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.expression)
+            raise StatementRefused(text, what=_NAME_OF_FEATURE.get(check.feature, "column invariant"), table=evaluator.store.root, condition=condition)
 
 
 def _why(error: AnalysisException, check: Check) -> Condition:
@@ -161,12 +155,8 @@ def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = Tru
         made: _Checks = evaluator.cached_for_settings(("checks", snapshot.metadata.schema_string, checks), lambda: _resolve(evaluator, snapshot, checks))
     except AnalysisException as e:
         check = _first_unresolved(evaluator, snapshot, checks)
-        raise StatementRefused(
-            f"{check.name} {check.expression} cannot be asked of this table's rows; drop it, or keep the columns that it names: {e.getMessage() or e}",
-            what=_NAME_OF_FEATURE.get(check.feature, "column invariant"),
-            table=evaluator.store.root,
-            condition=_why(e, check),
-        ) from e
+        text = f"{check.name} {check.expression} cannot be asked of this table's rows; drop it, or keep the columns that it names: {e.getMessage() or e}"
+        raise StatementRefused(text, what=_NAME_OF_FEATURE.get(check.feature, "column invariant"), table=evaluator.store.root, condition=_why(e, check)) from e
     return made
 
 
@@ -178,7 +168,7 @@ def _resolve(evaluator: Evaluator, snapshot: Snapshot, checks: tuple[Check, ...]
     for one in passed[1:]:
         broken = broken | ~one
     frame = evaluator.probe(target, None, evaluator.session()).where(broken)
-    plan = analyzed(frame.select(*target.columns_in_order(), *(h.alias(f"{_PASSED}{n}") for n, h in enumerate(passed))))
+    plan = analyzed(frame.select(*(target.columns[f.name] for f in target.schema.fields), *(h.alias(f"{_PASSED}{n}") for n, h in enumerate(passed))))
     for check in checks:
         if (
             check.feature == GENERATED

@@ -108,7 +108,7 @@ class MergeRun:
             return False
         largest = source.size_bytes * limits().outer_join_ratio
         large = source.size_bytes > limits().broadcast_source_bytes or sum(s.file.size_bytes for s in slices) <= largest
-        if not large or not bridge.has_equal_keys(self.plan.join):
+        if not large or not bridge.equal_keys(self.plan.join).isDefined():
             return False
         parts = [part for part in (self.plan.pairs, inserts) if part is not None]
         computed = [e for part in parts for e in (*bridge.list(part.outputs), *(part.draws.values if part.draws else ()))]
@@ -259,7 +259,10 @@ class MergeRun:
         plan = replace(inserts, condition=applies).over(bridge, source)
         if self.plan.source.table is None and len(numbers) > limits().driver_rows:
             self.ways.written_by_spark("inserts")
-            return [self._write_inserts(plan)]
+            frame = bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
+            files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot)]
+            written = inserted_origin(files, self.evaluator.store, fresh_path(self.index))
+            return [written_block(self.evaluator, "inserted", self.index, files, self.snapshot, written)]
         result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
         if not result.num_rows:
             return []
@@ -268,13 +271,6 @@ class MergeRun:
         source_rows = np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)
         origin = Provenance((fresh_path(self.index),), np.zeros(len(source_rows), np.int32), source_rows)
         return [driver_block("inserted", self.index, table, origin)]
-
-    # ---- large results ---------------------------------------------------------------------
-
-    def _write_inserts(self, plan: JavaObject) -> RowBlock:
-        frame = self.evaluator.bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
-        files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot)]
-        return written_block(self.evaluator, "inserted", self.index, files, self.snapshot, inserted_origin(files, self.evaluator.store, fresh_path(self.index)))
 
 
 def _unmatched(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:

@@ -100,18 +100,12 @@ class Clauses:
     def check(self, root: str) -> None:
         """Raises InvalidInput for a MERGE without clauses, and for a clause that cannot be reached."""
         if not (self.matched or self.not_matched or self.not_matched_by_source):
-            raise InvalidInput(
-                "A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()",
-                table=root,
-                condition=named("DELTA_MERGE_MISSING_WHEN"),
-            )
+            text = "A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()"
+            raise InvalidInput(text, table=root, condition=named("DELTA_MERGE_MISSING_WHEN"))
         for kind, group in (("MATCHED", self.matched), ("NOT MATCHED", self.not_matched), ("NOT MATCHED BY SOURCE", self.not_matched_by_source)):
             if any(c.condition is None for c in group[:-1]):
-                raise InvalidInput(
-                    f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply",
-                    table=root,
-                    condition=named(_UNREACHED[kind]),
-                )
+                text = f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply"
+                raise InvalidInput(text, table=root, condition=named(_UNREACHED[kind]))
 
     def evolving(self) -> Clauses:
         """The clauses under schema evolution: updateAll and insertAll set only columns that the source has.
@@ -307,7 +301,9 @@ def _analyzed(parts: Sequence[_Part], tables: Target, alias: str | None, source:
 def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, *, insert: bool = False) -> DataFrame:
     """A frame of the new row (each column by the clause that applies), and ACTION."""
     conditions = [None if c.condition is None else as_column(c.condition) for c in clauses]
-    own = _of_new_rows(tables) if insert else tables.columns
+    types = {f.name: f.dataType for f in tables.schema.fields}
+    new = {**tables.nulls, **{name: default_value(text, types[name]).alias(name) for name, text in tables.defaults.items()}}
+    own = new if insert else tables.columns  # what a column is that the clause does not name
     rows: list[dict[str, Column] | None] = []
 
     def outputs(cast: bool) -> list[Column]:
@@ -317,12 +313,6 @@ def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alia
     action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
     frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
     return with_recomputed(resolver, frame, values_not_set(tables, rows))
-
-
-def _of_new_rows(tables: Target) -> Mapping[str, Column]:
-    """What the columns that an insert does not name are: their defaults, or null."""
-    types = {f.name: f.dataType for f in tables.schema.fields}
-    return {**tables.nulls, **{name: default_value(text, types[name]).alias(name) for name, text in tables.defaults.items()}}
 
 
 def _new_value(name: str, conditions: Sequence[Column | None], rows: Sequence[dict[str, Column] | None], own: Mapping[str, Column], tables: Target) -> Column:
@@ -367,11 +357,9 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     names = [n for n in names if n.lower() in by_name or n not in computed]
     if missing := [n for n in names if n.lower() not in by_name]:
         form = "insertAll" if insert else "updateAll"
-        raise SchemaMismatch(
-            f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}",
-            table=resolver.table,
-            condition=named("DELTA_MERGE_UNRESOLVED_EXPRESSION", sqlExpr=missing[0], clause=form, cols=", ".join(source.columns)),
-        )
+        text = f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}"
+        condition = named("DELTA_MERGE_UNRESOLVED_EXPRESSION", sqlExpr=missing[0], clause=form, cols=", ".join(source.columns))
+        raise SchemaMismatch(text, table=resolver.table, condition=condition)
     return {f"`{n.replace('`', '``')}`": resolver.bridge.column(by_name[n.lower()]) for n in names}
 
 
