@@ -65,6 +65,9 @@ class DeltaMergeBuilder:
         clauses = replace(self._clauses, **{where: (*getattr(self._clauses, where), clause)})
         return DeltaMergeBuilder(self._runner, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
+    def _update(self, where: str, condition: Expression | None, set: Mapping[Any, Expression] | None) -> DeltaMergeBuilder:
+        return self._with(where, Clause("update", condition, expressions.assignments(condition, set, "set", self._handle.path)))
+
     def whenMatchedUpdate(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
         """Updates a table's row that a source row matches.  Runs no Spark job before `execute()`.
 
@@ -83,7 +86,7 @@ class DeltaMergeBuilder:
             >>> t.merge(updates.alias("s"), "true").whenMatchedUpdate("s.amount > 0", {"amount": "s.amount"})
             DeltaMergeBuilder('...', on='true', clauses=[whenMatched('s.amount > 0') update])
         """
-        return self._with("matched", Clause("update", condition, expressions.assignments(condition, set, "set", self._handle.path)))
+        return self._update("matched", condition, set)
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Updates all columns of a table's row that a source row matches, from the source's columns of the same names.  Runs no Spark job before `execute()`.
@@ -177,7 +180,7 @@ class DeltaMergeBuilder:
             >>> t.merge(updates, "true").whenNotMatchedBySourceUpdate(set={"region": "'old'"})
             DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource update])
         """
-        return self._with("not_matched_by_source", Clause("update", condition, expressions.assignments(condition, set, "set", self._handle.path)))
+        return self._update("not_matched_by_source", condition, set)
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Deletes a table's row that no source row matches.  Runs no Spark job before `execute()`.
@@ -321,8 +324,10 @@ class _ActionBuilder:
         return display.call(type(self).__name__, repr(self._builder), *(f"condition={expressions.shown(c)}" for c in (self._condition,) if c is not None))
 
 
-class DeltaMergeMatchedActionBuilder(_ActionBuilder):
-    """What a MERGE does with a table's row that a source row matches; made by `DeltaMergeBuilder.whenMatched()`."""
+class _RowActionBuilder(_ActionBuilder):
+    """What a MERGE does with a row of the table, by a clause of the group `_when`."""
+
+    _when: str
 
     def update(self, set: Mapping[Any, Expression]) -> DeltaMergeBuilder:
         """Updates the row.  Runs no Spark job before the merge's `execute()`.
@@ -341,7 +346,28 @@ class DeltaMergeMatchedActionBuilder(_ActionBuilder):
             >>> t.merge(updates.alias("s"), "true").whenMatched().update({"amount": "s.amount"})
             DeltaMergeBuilder('...', on='true', clauses=[whenMatched update])
         """
-        return self._builder.whenMatchedUpdate(self._condition, set)
+        return self._builder._update(self._when, self._condition, set)
+
+    def delete(self) -> DeltaMergeBuilder:
+        """Deletes the row.  Runs no Spark job before the merge's `execute()`.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            WrongType: The clause's condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatchedBySource().delete()
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource delete])
+        """
+        return self._builder._with(self._when, Clause("delete", self._condition))
+
+
+class DeltaMergeMatchedActionBuilder(_RowActionBuilder):
+    """What a MERGE does with a table's row that a source row matches; made by `DeltaMergeBuilder.whenMatched()`."""
+
+    _when = "matched"
 
     def updateAll(self) -> DeltaMergeBuilder:
         """Updates all columns of the row, from the source's columns of the same names.  Runs no Spark job before the merge's `execute()`.
@@ -357,21 +383,6 @@ class DeltaMergeMatchedActionBuilder(_ActionBuilder):
             DeltaMergeBuilder('...', on='true', clauses=[whenMatched update all])
         """
         return self._builder.whenMatchedUpdateAll(self._condition)
-
-    def delete(self) -> DeltaMergeBuilder:
-        """Deletes the row.  Runs no Spark job before the merge's `execute()`.
-
-        Returns:
-            The merge's builder with the clause.
-
-        Raises:
-            WrongType: The clause's condition is neither a string nor a Column.
-
-        Examples:
-            >>> t.merge(updates, "true").whenMatched().delete()
-            DeltaMergeBuilder('...', on='true', clauses=[whenMatched delete])
-        """
-        return self._builder.whenMatchedDelete(self._condition)
 
 
 class DeltaMergeNotMatchedActionBuilder(_ActionBuilder):
@@ -412,39 +423,7 @@ class DeltaMergeNotMatchedActionBuilder(_ActionBuilder):
         return self._builder.whenNotMatchedInsertAll(self._condition)
 
 
-class DeltaMergeNotMatchedBySourceActionBuilder(_ActionBuilder):
+class DeltaMergeNotMatchedBySourceActionBuilder(_RowActionBuilder):
     """What a MERGE does with a table's row that no source row matches; made by `DeltaMergeBuilder.whenNotMatchedBySource()`."""
 
-    def update(self, set: Mapping[Any, Expression]) -> DeltaMergeBuilder:
-        """Updates the row.  Runs no Spark job before the merge's `execute()`.
-
-        Args:
-            set: The new values, a string or Column for each column's name.
-
-        Returns:
-            The merge's builder with the clause.
-
-        Raises:
-            InvalidInput: `set` is None or empty.
-            WrongType: An argument is of another type.
-
-        Examples:
-            >>> t.merge(updates, "true").whenNotMatchedBySource().update({"region": "'old'"})
-            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource update])
-        """
-        return self._builder.whenNotMatchedBySourceUpdate(self._condition, set)
-
-    def delete(self) -> DeltaMergeBuilder:
-        """Deletes the row.  Runs no Spark job before the merge's `execute()`.
-
-        Returns:
-            The merge's builder with the clause.
-
-        Raises:
-            WrongType: The clause's condition is neither a string nor a Column.
-
-        Examples:
-            >>> t.merge(updates, "true").whenNotMatchedBySource().delete()
-            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource delete])
-        """
-        return self._builder.whenNotMatchedBySourceDelete(self._condition)
+    _when = "not_matched_by_source"

@@ -9,7 +9,7 @@ from rowlock import arguments, clock, display
 from rowlock.api.handle import Handle, Receipts
 from rowlock.boundary.engine import Statement
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.answers import Optimized, optimize_frame
+from rowlock.engines.spark.frames.answers import optimize_frame
 from rowlock.engines.spark.plan import Planner
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import Words, compaction, order_bins, order_columns, purge_bins, target_bytes
@@ -144,7 +144,6 @@ class DeltaOptimizeBuilder:
         receipt = self._handle.run(operation, plan)
         self._receipts.last = receipt
         snapshot, files, words = planned[-1]
-        span = started_ms, clock.now_ms()
-        clustered_by = snapshot.clustering_columns if "clusterBy" in words else ()
-        done = Optimized(snapshot, files, receipt.rewritten or Rewritten(), z_ordered="zOrderBy" in words, clustered_by=clustered_by, span_ms=span)
-        return optimize_frame(self._handle.spark, done)
+        span, clustered = (started_ms, clock.now_ms()), "clusterBy" in words and bool(snapshot.clustering_columns)
+        out = receipt.rewritten or Rewritten()
+        return optimize_frame(self._handle.spark, snapshot, files, out, z_ordered="zOrderBy" in words, clustered=clustered, span_ms=span)

@@ -96,9 +96,8 @@ class Rows:
         keys = {n: (*of_file, stored[n]) for n in names}
         wanted = rows_schema(snapshot)
         found = {n: self.columns.get(keys[n]) for n in names}
-        missing = [
-            n for n, column in found.items() if column is None or column.schema.field(0).type != wanted.field(n).type
-        ]  # a field of a struct may have come or gone
+        # A field of a struct may have come or gone.
+        missing = [n for n, column in found.items() if column is None or column.schema.field(0).type != wanted.field(n).type]
         if missing:
             table = self._read(file, snapshot, pa.schema([wanted.field(n) for n in missing]), None)
             if table is None:
@@ -126,9 +125,8 @@ class Rows:
         out = []
         for add, rows in write_rows(self.store, table, snapshot, folder=folder):
             if not folder and not any(has_variant(f.type) for f in rows.schema):
-                self.cache.put(
-                    _key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, rows_schema(snapshot))
-                )  # as they will be read: an empty partition value is null
+                # As they will be read: an empty partition value is null.
+                self.cache.put(_key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, rows_schema(snapshot)))
             out.append(StagedFile(add))
         return out
 

@@ -78,9 +78,8 @@ def may_become(old: DataType, new: DataType) -> bool:
     """Whether ALTER COLUMN may widen a column of one type to another: whole numbers, decimals, byte, short or int to double or a decimal of 10 digits, and date
     to timestamp_ntz."""
     if isinstance(new, DecimalType) and isinstance(old, PrimitiveType):
-        return old.name in _DIGITS and new.precision - new.scale >= (
-            20 if old.name == "long" else 10
-        )  # the decimals as which Parquet's readers take these types
+        # The decimals as which Parquet's readers take these types.
+        return old.name in _DIGITS and new.precision - new.scale >= (20 if old.name == "long" else 10)
     if isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType) and new.name in ("double", "float"):
         return new.name == "double" and old.name in ("byte", "short", "integer", "float")
     return old != new and not isinstance(old, ArrayType) and old != PrimitiveType("void") and is_wider(old, new)

@@ -131,9 +131,8 @@ def fitted(
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path, condition=condition)
     _, alias = target.nodes.without_alias(analyzed(rows))
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
-    out = (
-        relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
-    )  # with the metadata that the table gets with a new column
+    # With the metadata that the table gets with a new column.
+    out = relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
 
 

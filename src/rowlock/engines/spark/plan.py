@@ -215,9 +215,8 @@ class Planner(Reader):
         held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
         texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
         table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
-        typed = local_frame(session, table).select(
-            *(marked(padded(F.col(quote(f.name)).cast(bare(f.dataType)), f), f) for f in wanted.fields), _NUMBER
-        )  # as a scan has them
+        # As a scan has them.
+        typed = local_frame(session, table).select(*(marked(padded(F.col(quote(f.name)).cast(bare(f.dataType)), f), f) for f in wanted.fields), _NUMBER)
         chosen = typed.where(condition).select(_NUMBER)
         met = {held[row[0]] for row in chosen.collect()}
         return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in met]
@@ -226,9 +225,8 @@ class Planner(Reader):
         """Raises StatementRefused, with the error condition `why`, for a condition that names a column by which the table is not partitioned, AnalysisException for one that cannot be resolved."""
         session, fields = wrap_session(self.evaluator.spark, self.evaluator.session()), nullable(table_schema(snapshot)).fields
         resolved = analyzed(empty_frame(session, StructType(fields)).where(condition))
-        names = {
-            str(a.exprId()): f.name for a, f in zip(self.evaluator.bridge.list(resolved.output()), fields, strict=True)
-        }  # the condition may spell them otherwise
+        # The condition may spell them otherwise.
+        names = {str(a.exprId()): f.name for a, f in zip(self.evaluator.bridge.list(resolved.output()), fields, strict=True)}
         used = {names[str(a.exprId())] for a in self.evaluator.bridge.list(resolved.condition().references().toSeq())}
         if other := used - set(snapshot.partition_columns):
             listed = ", ".join(snapshot.partition_columns)
@@ -304,8 +302,4 @@ def _equal(columns: Sequence[str], df: DataFrame, snapshot: Snapshot) -> Column:
             text = f"replace_using names {missing[0]!r}, and {has} no such column, only {', '.join(names)}"
             condition = named("UNRESOLVED_INSERT_REPLACE_USING_COLUMN", colName=missing[0], relationType=has.split(" has")[0], suggestion=", ".join(names))
             raise SchemaMismatch(text, table=snapshot.table, condition=condition)
-    both = [F.col(f"{_TABLE}.{quote(c)}") == F.col(f"{_ROWS}.{quote(c)}") for c in columns]
-    out = both[0]
-    for one in both[1:]:
-        out = out & one
-    return out
+    return _joined([F.col(f"{_TABLE}.{quote(c)}") == F.col(f"{_ROWS}.{quote(c)}") for c in columns], any_of=False)

@@ -149,11 +149,5 @@ def _whole(root: str, path: str) -> str:
 
 def _metrics(source: Snapshot) -> dict[str, Any]:
     """delta-spark's metrics of a clone that copies nothing."""
-    return {
-        "sourceTableSize": source.files.total_size_bytes,
-        "sourceNumOfFiles": len(source.files),
-        "numRemovedFiles": 0,
-        "numCopiedFiles": 0,
-        "removedFilesSize": 0,
-        "copiedFilesSize": 0,
-    }
+    none = dict.fromkeys(("numRemovedFiles", "numCopiedFiles", "removedFilesSize", "copiedFilesSize"), 0)
+    return {"sourceTableSize": source.files.total_size_bytes, "sourceNumOfFiles": len(source.files), **none}

@@ -260,9 +260,8 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
     head = state.refresh()
     if is_true(properties, row_tracking.ENABLED) and not row_tracking.is_enabled(head.protocol, head.metadata):
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
-        check_writable(
-            creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root
-        )  # what cannot be set is refused before anything is done
+        # What cannot be set is refused before anything is done.
+        check_writable(creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root)
         commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
         with progress.work("ROW ID BACKFILL", state.store.root):
             while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:

@@ -63,9 +63,8 @@ def follow_moves(
             if moves is None:
                 continue
             found = True
-            followed = {
-                m.path: m for m in moves if m.path in seen
-            }  # a file that left and was restored has rows that are born, whatever is staged at their old addresses
+            # A file that left and was restored has rows that are born, whatever is staged at their old addresses.
+            followed = {m.path: m for m in moves if m.path in seen}
             gone += _apply_moves(winner, group, moves, seen, vector_of)
             effects, count = _readdressed(effects, followed)
             rows += count

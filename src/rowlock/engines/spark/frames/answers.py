@@ -7,10 +7,8 @@ their documentation where delta-spark does not: endTimeMs is set, and numTableCo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, IntegerType, LongType, MapType, StringType, StructField, StructType, TimestampType
@@ -23,7 +21,8 @@ from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.clustering import cube_of
 from rowlock.protocol.features import all_features
 from rowlock.protocol.paths import location
-from rowlock.protocol.schema import ColumnPath, column_name
+from rowlock.protocol.schema import column_name
+from rowlock.transaction.publish.metrics import operation_parameters as texts
 from rowlock.transaction.state.receipt import Rewritten
 
 _TEXT, _MAP = StringType(), MapType(StringType(), StringType())
@@ -47,12 +46,6 @@ _DETAIL = _columns({
 })  # fmt: skip
 
 
-def _strings(values: Any) -> dict[str, str | None] | None:
-    if not isinstance(values, Mapping):
-        return None
-    return {str(k): v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for k, v in values.items()}
-
-
 def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
     """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
     return rows_frame(spark, _HISTORY, (_history_row(c, times.get(c.version)) for c in commits))
@@ -63,7 +56,7 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
     known = {
         "version": commit.version,
         "timestamp": display.utc(time_ms if time_ms is not None or commit.info is None else commit.info.timestamp_ms),
-        **{name: _strings(raw.get(name)) for name in ("operationParameters", "operationMetrics")},
+        **{name: texts(held) if isinstance(held := raw.get(name), Mapping) else None for name in ("operationParameters", "operationMetrics")},
         **dict.fromkeys(("job", "notebook")),
     }
     return tuple(known[name] if name in known else raw.get(name) for name in _HISTORY.names)
@@ -162,58 +155,37 @@ def answer(spark: SparkSession, statement: str = "", rows: Iterable[Sequence[Any
     return rows_frame(spark, columns, rows) if columns.fields else rows_frame(spark, _PATH, []).select()
 
 
-@dataclass(frozen=True, slots=True)
-class Optimized:
-    """What is known of a finished OPTIMIZE.
-
-    snapshot      the snapshot that it was planned against
-    considered    the live files of the partitions that it was asked for
-    rewritten     what it committed
-    clustered_by  the table's clustering columns, by the table's names; empty without clustering
-    span_ms       start and end, in milliseconds since 1970 (UTC)
-    """
-
-    snapshot: Snapshot
-    considered: Sequence[AddFile]
-    rewritten: Rewritten
-    z_ordered: bool
-    clustered_by: Sequence[ColumnPath]
-    span_ms: tuple[int, int]
-
-
-def optimize_frame(spark: SparkSession, done: Optimized) -> DataFrame:
-    """One row: `path` and `metrics`."""
-    values = {"path": location(done.snapshot.table), "metrics": _metrics(done, spark.sparkContext.defaultParallelism)}
-    return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(_OPTIMIZED)), _OPTIMIZED)
-
-
-def _metrics(done: Optimized, parallelism: int) -> dict[str, Any]:
-    out, columns = done.rewritten, len(done.snapshot.schema.fields)
-    indexed = done.snapshot.properties.num_indexed_columns
-    return {
+def optimize_frame(
+    spark: SparkSession, snapshot: Snapshot, considered: Sequence[AddFile], out: Rewritten, *, z_ordered: bool, clustered: bool, span_ms: tuple[int, int]
+) -> DataFrame:
+    """One row: `path` and `metrics` of an OPTIMIZE that was planned against a snapshot, for the live files `considered`, and committed `out`; `span_ms`: when it ran."""
+    columns, indexed = len(snapshot.schema.fields), snapshot.properties.num_indexed_columns
+    metrics = {
         "numFilesAdded": len(out.added),
         "numFilesRemoved": len(out.removed),
         "filesAdded": _sizes(out.added),
         "filesRemoved": _sizes(out.removed),
         "partitionsOptimized": out.partitions,
-        "zOrderStats": _z_order(out) if done.z_ordered else None,
-        "clusteringStats": _clustering(done) if done.clustered_by else None,
+        "zOrderStats": _z_order(out) if z_ordered else None,
+        "clusteringStats": _clustering(snapshot, considered, out) if clustered else None,
         "numBins": out.bins,
         "numBatches": 1,
-        "totalConsideredFiles": len(done.considered),
-        "totalFilesSkipped": len(done.considered) - len(out.removed),
+        "totalConsideredFiles": len(considered),
+        "totalFilesSkipped": len(considered) - len(out.removed),
         "preserveInsertionOrder": False,
         "numFilesSkippedToReduceWriteAmplification": 0,
         "numBytesSkippedToReduceWriteAmplification": 0,
-        "startTimeMs": done.span_ms[0],
-        "endTimeMs": done.span_ms[1],
-        "totalClusterParallelism": parallelism,
+        "startTimeMs": span_ms[0],
+        "endTimeMs": span_ms[1],
+        "totalClusterParallelism": spark.sparkContext.defaultParallelism,
         "totalScheduledTasks": 0,
         "autoCompactParallelismStats": None,
         "deletionVectorStats": {"numDeletionVectorsRemoved": out.vectors, "numDeletionVectorRowsRemoved": out.vector_rows} if out.vectors else None,
         "numTableColumns": columns,
         "numTableColumnsWithStats": columns if indexed < 0 else min(indexed, columns),
     }
+    row = {"path": location(snapshot.table), "metrics": metrics}
+    return local_frame(spark, pa.Table.from_pylist([row], schema=arrow_schema(_OPTIMIZED)), _OPTIMIZED)
 
 
 def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
@@ -230,16 +202,16 @@ def _z_order(out: Rewritten) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _clustering(done: Optimized) -> dict[str, Any]:
+def _clustering(snapshot: Snapshot, considered: Sequence[AddFile], out: Rewritten) -> dict[str, Any]:
     """clusteringStats: files are in a cube by the tags that both engines write."""
-    cubes = {f.path: cube for f in done.considered if (cube := cube_of(f, done.clustered_by)) is not None}
-    inside, other = [f.size_bytes for f in done.considered if f.path in cubes], [f.size_bytes for f in done.considered if f.path not in cubes]
+    cubes = {f.path: cube for f in considered if (cube := cube_of(f, snapshot.clustering_columns)) is not None}
+    inside, other = [f.size_bytes for f in considered if f.path in cubes], [f.size_bytes for f in considered if f.path not in cubes]
     return {
         "inputZCubeFiles": {"numFiles": len(inside), "size": sum(inside)},
         "inputOtherFiles": {"numFiles": len(other), "size": sum(other)},
         "inputNumZCubes": len(set(cubes.values())),
-        "mergedFiles": {"numFiles": len(done.rewritten.removed), "size": sum(done.rewritten.removed)},
-        "numOutputZCubes": done.rewritten.bins,
+        "mergedFiles": {"numFiles": len(out.removed), "size": sum(out.removed)},
+        "numOutputZCubes": out.bins,
     }
 
 

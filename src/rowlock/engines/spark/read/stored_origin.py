@@ -62,11 +62,8 @@ class _Summary:
     def add(self, part: Provenance) -> None:
         for path, rows in part.by_path():
             at = part.position[rows]
-            found = bitmap_of(at)
-            if path in self.positions:
-                self.positions[path] |= found
-            else:
-                self.positions[path] = found
+            known = self.positions.setdefault(path, BitMap64())
+            known |= bitmap_of(at)
             if path not in self.broken:
                 self._extend(path, self.num_rows + int(rows[0]), int(rows[-1] - rows[0]) + 1 == len(rows) and bool((at[1:] > at[:-1]).all()), at)
         self.num_rows += part.num_rows

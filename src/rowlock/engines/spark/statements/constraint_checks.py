@@ -5,6 +5,8 @@ A row passes a check only where the condition is true; null is a violation, as i
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -164,9 +166,7 @@ def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = Tru
 def _resolve(evaluator: Evaluator, snapshot: Snapshot, checks: tuple[Check, ...]) -> _Checks:
     target = evaluator.target(snapshot)
     passed = [F.coalesce(F.expr(c.expression), F.lit(False)) for c in checks]
-    broken = ~passed[0]
-    for one in passed[1:]:
-        broken = broken | ~one
+    broken = functools.reduce(operator.or_, (~one for one in passed))
     frame = evaluator.probe(target, None, evaluator.session()).where(broken)
     plan = analyzed(frame.select(*(target.columns[f.name] for f in target.schema.fields), *(h.alias(f"{_PASSED}{n}") for n, h in enumerate(passed))))
     for check in checks:

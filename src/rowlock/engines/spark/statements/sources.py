@@ -232,9 +232,8 @@ class Source:
             for meta in list(evaluator.store.list(self.folder, recursive=True)):
                 evaluator.store.delete(meta.key)
             if not evaluator.store.is_remote:
-                shutil.rmtree(
-                    paths.join(evaluator.store.root, self.folder), ignore_errors=True
-                )  # the folder with Hadoop's checksum files, which the store does not list
+                # The folder with Hadoop's checksum files, which the store does not list.
+                shutil.rmtree(paths.join(evaluator.store.root, self.folder), ignore_errors=True)
 
 
 def pin(evaluator: Evaluator, source: DataFrame) -> Source:
