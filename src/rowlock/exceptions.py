@@ -164,7 +164,7 @@ class InvalidInput(RowlockError, ValueError):
 
 
 class WrongType(InvalidInput, TypeError):
-    """An argument has a type that the call does not accept.  It is a TypeError, too."""
+    """An argument has a type that the call does not accept, which any call may raise.  It is a TypeError, too."""
 
     raised = ANY
 

@@ -48,7 +48,6 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
         VersionNotFound: The log does not hold the first version any more, or not yet; the end is a time after the newest commit.
         InvalidInput: The feed was off at one of the versions; the end lies before the start; the columns at one of the versions are others than those
             that are read; text that is no time.
-        WrongType: An argument is of another type.
         UnsupportedFeature: The table needs a feature that this version cannot read.
         CorruptLog: The table's log is damaged.
 

@@ -35,7 +35,6 @@ class Changes:
             condition: A string or Column; None deletes all rows.
 
         Raises:
-            WrongType: The condition is neither a string nor a Column.
             AnalysisException: Spark's: the condition cannot be resolved.
             StatementRefused: Delta does not allow the condition here (an aggregate, for one), or the table is append-only.
             UnsupportedFeature: The table needs a feature that this version cannot write.
@@ -68,7 +67,6 @@ class Changes:
 
         Raises:
             InvalidInput: `set` is missing or empty.
-            WrongType: An argument is of another type.
             AnalysisException: Spark's: an expression cannot be resolved.
             SchemaMismatch: A value does not fit its column.
             StatementRefused: Delta does not allow an expression here, or the table is append-only.

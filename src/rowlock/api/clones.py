@@ -142,7 +142,6 @@ class Clones:
             TableExists: There is a table at the target already.
             StatementRefused: The table to be replaced has rows.
             InvalidInput: A property is not allowed, or one of the tables would lie in the other's folder.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> c = t.clone(folder + "/clone", isShallow=True)
@@ -169,7 +168,6 @@ class Clones:
             VersionNotFound: The log does not hold the version.
             UnsupportedFeature: `isShallow` is False, or the table has a feature that this version cannot write.
             TableExists: There is a table at the target already.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.delete()
@@ -198,7 +196,6 @@ class Clones:
             VersionNotFound: The log does not reach to that time.
             UnsupportedFeature: `isShallow` is False, or the table has a feature that this version cannot write.
             TableExists: There is a table at the target already.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> written_at = t.history().first()["timestamp"]

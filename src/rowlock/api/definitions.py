@@ -40,7 +40,6 @@ class Definitions:
             ConstraintViolated: A row breaks it; the error names the row.
             StatementRefused: The condition has a subquery or is not deterministic.
             InvalidInput: The name is taken.
-            WrongType: An argument is not a string.
             AnalysisException: Spark's: the condition cannot be resolved.
 
         Examples:
@@ -62,7 +61,6 @@ class Definitions:
 
         Raises:
             InvalidInput: There is no constraint of the name, and `ifExists` is false.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.dropConstraint("positive", ifExists=True)
@@ -81,7 +79,6 @@ class Definitions:
         Raises:
             SchemaMismatch: The name is taken.
             InvalidInput: The type is not one that Spark knows; it is Spark's ParseException, too.
-            WrongType: An argument is of another type.
             UnsupportedFeature: This version cannot write columns of the type.
 
         Examples:
@@ -103,7 +100,6 @@ class Definitions:
         Raises:
             StatementRefused: The table does not map columns (`delta.columnMapping.mode`), or something names the column (a constraint, a generated column).
             SchemaMismatch: There is no such column, or the new name is taken.
-            WrongType: An argument is not a string.
 
         Examples:
             >>> t = DeltaTable.create(spark).location(folder + "/new").addColumn("id", "BIGINT").property("delta.columnMapping.mode", "name").execute()
@@ -123,7 +119,6 @@ class Definitions:
         Raises:
             StatementRefused: The table does not map columns (`delta.columnMapping.mode`), a column is a partition column, or something names it.
             SchemaMismatch: There is no such column.
-            WrongType: A name is not a string.
 
         Examples:
             >>> t = DeltaTable.create(spark).location(folder + "/new").addColumns(updates.schema).property("delta.columnMapping.mode", "name").execute()
@@ -149,7 +144,6 @@ class Definitions:
             ConstraintViolated: A row has null where that is to be forbidden.
             SchemaMismatch: There is no such column, or the type is not wider.
             StatementRefused: The table does not allow types to change.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.alterColumn("id", nullable=False, comment="the key")
@@ -176,7 +170,6 @@ class Definitions:
             InvalidInput: The expression uses a column, or is not of a type that fits; it is Spark's AnalysisException, too.
             StatementRefused: The table's protocol does not list `allowColumnDefaults` (see `addFeatureSupport`), or the column is generated.
             SchemaMismatch: There is no such column.
-            WrongType: An argument is not a string.
             AnalysisException: Spark's: the expression cannot be resolved.
 
         Examples:
@@ -198,7 +191,6 @@ class Definitions:
 
         Raises:
             SchemaMismatch: There is no such column.
-            WrongType: The name is not a string.
 
         Examples:
             >>> t.dropDefault("region")
@@ -222,7 +214,6 @@ class Definitions:
         Raises:
             InvalidInput: It is no identity column.
             SchemaMismatch: There is no such column.
-            WrongType: The name is not a string.
 
         Examples:
             >>> from rowlock.tables import IdentityGenerator

@@ -106,7 +106,6 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
 
         Raises:
             TableNotFound: No Delta table has the name (a temporary view is none).  It is Spark's AnalysisException, too.
-            WrongType: The name is not a string.
             UnsupportedFeature: The table needs a feature that this version cannot read.
             CorruptLog: The table's log is damaged.
 
@@ -293,7 +292,6 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             A DataFrame of one row for each commit: version, timestamp, operation, operationParameters, operationMetrics and so on.
 
         Raises:
-            WrongType: `limit` is not an int.
             CorruptLog: The table's log is damaged.
 
         Examples:
@@ -422,7 +420,6 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
 
         Raises:
             InvalidInput: A value is not allowed, or two do not go together.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> with t.transaction(isolation="serializable") as txn:

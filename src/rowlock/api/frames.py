@@ -64,7 +64,6 @@ def read(
         TableNotFound: There is no Delta table at the path.
         VersionNotFound: The log does not hold the version, or does not reach to the time.
         InvalidInput: Both a version and a timestamp are given, or text that is no time, or the table has no row ids to show.
-        WrongType: An argument is of another type.
         UnsupportedFeature: The table needs a feature that this version cannot read.
         CorruptLog: The table's log is damaged.
 
@@ -320,6 +319,5 @@ def _newest(handle: Handle, version: int | None) -> Snapshot:
     try:
         return handle.at(version)
     except TableNotFound as e:
-        raise PathNotFound(
-            "The table is gone since this DataFrame or view of it was made: make it anew where the table is now", table=handle.path, condition=named(_CHANGED)
-        ) from e
+        text = "The table is gone since this DataFrame or view of it was made: make it anew where the table is now"
+        raise PathNotFound(text, table=handle.path, condition=named(_CHANGED)) from e

@@ -19,7 +19,6 @@ from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.session import settings
-from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.session.settings import fixed_variables
@@ -180,7 +179,7 @@ class Handle:
                 yield
         finally:
             if not is_connect(self.spark):
-                refresh_cached(self.spark, spark_root(self.state.store))
+                refresh_cached(self.spark, self.state.store)
 
 
 @contextmanager

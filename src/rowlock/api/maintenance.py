@@ -39,7 +39,6 @@ class Maintenance:
         Raises:
             InvalidInput: The mode is another.
             StatementRefused: The table has deletion vectors or mapped columns, which such engines would read wrongly.
-            WrongType: The mode is not a string.
 
         Examples:
             >>> plain = {"delta.enableDeletionVectors": "false"}
@@ -74,7 +73,6 @@ class Maintenance:
 
         Raises:
             InvalidInput: The retention is negative, or shorter than the table's own while `spark.databricks.delta.retentionDurationCheck.enabled` is true.
-            WrongType: The retention is not a number.
 
         Examples:
             >>> t.vacuum(200).columns
@@ -109,7 +107,6 @@ class Maintenance:
         Raises:
             VersionNotFound: The log does not hold the version.
             StatementRefused: Files of the version are no more (vacuumed), or the table is append-only.
-            WrongType: The version is not an int.
             DeltaConcurrentModificationException: Others committed meanwhile, where `rowlock.onConflict` is `fail`.
 
         Examples:

@@ -80,7 +80,6 @@ class DeltaMergeBuilder:
 
         Raises:
             InvalidInput: `set` is missing or empty.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.merge(updates.alias("s"), "true").whenMatchedUpdate("s.amount > 0", {"amount": "s.amount"})
@@ -136,7 +135,6 @@ class DeltaMergeBuilder:
 
         Raises:
             InvalidInput: `values` is missing or empty.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.merge(updates.alias("s"), "true").whenNotMatchedInsert(values={"id": "s.id", "region": "'new'"})
@@ -174,7 +172,6 @@ class DeltaMergeBuilder:
 
         Raises:
             InvalidInput: `set` is missing or empty.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.merge(updates, "true").whenNotMatchedBySourceUpdate(set={"region": "'old'"})
@@ -340,7 +337,6 @@ class _RowActionBuilder(_ActionBuilder):
 
         Raises:
             InvalidInput: `set` is None or empty.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.merge(updates.alias("s"), "true").whenMatched().update({"amount": "s.amount"})
@@ -399,7 +395,6 @@ class DeltaMergeNotMatchedActionBuilder(_ActionBuilder):
 
         Raises:
             InvalidInput: `values` is None or empty.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.merge(updates.alias("s"), "true").whenNotMatched().insert({"id": "s.id"})

@@ -133,7 +133,6 @@ class MultiTableTransaction:
 
         Raises:
             InvalidInput: The block has not begun or is over, or the statement is on another table, or of another kind.
-            WrongType: An argument is of another type.
             AnalysisException: Spark's: a name cannot be resolved.
 
         Examples:
@@ -228,7 +227,6 @@ def transaction(
 
     Raises:
         InvalidInput: A value is not allowed, there is only one table, or one is named twice.
-        WrongType: An argument is of another type.
         UnsupportedFeature: When the block ends: no arbiter is common to all tables, and rows change in two tables of which neither tracks its rows.
 
     Examples:
@@ -258,7 +256,6 @@ def read_together(tables: Tables, timestamp: str | datetime.datetime | None = No
     Raises:
         TableNotFound: There is no Delta table at a path.
         VersionNotFound: A log does not reach back to the time, or no log reaches to it.
-        WrongType: An argument is of another type.
         DeltaConcurrentModificationException: Others committed so fast that no instant could be found.
 
     Examples:
@@ -317,7 +314,6 @@ def run(
 
     Raises:
         InvalidInput: A value is not allowed, or two do not go together.
-        WrongType: An argument is of another type.
         DeltaConcurrentModificationException: The conflict of the last run, where none landed.
         Exception: What `fn` raises; nothing is committed then.
 

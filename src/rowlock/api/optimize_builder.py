@@ -95,7 +95,6 @@ class DeltaOptimizeBuilder:
         Raises:
             InvalidInput: There is no such column, or none is given.
             StatementRefused: A column is a partition column or has no statistics, or the table has clustering columns.
-            WrongType: A name is not a string.
             UnsupportedFeature: The table needs a feature that this version cannot write.
             CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
 

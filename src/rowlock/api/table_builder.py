@@ -35,7 +35,6 @@ class IdentityGenerator:
 
     Raises:
         InvalidInput: The step is 0.
-        WrongType: An argument is not an int.
     """
 
     start: int = 1
@@ -176,7 +175,6 @@ class DeltaTableBuilder:
         Raises:
             InvalidInput: The type is not one that Spark knows (it is Spark's ParseException, too), or both ways of generating are given.
             UnsupportedFeature: An identity column is not a bigint.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> DeltaTable.create(spark).addColumn("at", "TIMESTAMP").addColumn("day", "DATE", generatedAlwaysAs="CAST(at AS DATE)")

@@ -109,7 +109,6 @@ class Upgrades:
         Raises:
             InvalidInput: The versions do not go together.
             UnsupportedFeature: This version could not write the table then.
-            WrongType: A version is not an int.
 
         Examples:
             >>> t.upgradeTableProtocol(3, 7)
@@ -130,7 +129,6 @@ class Upgrades:
         Raises:
             UnsupportedFeature: This version could not write the table then; the feature is named.
             StatementRefused: The table cannot have the feature: it is partitioned, and the feature is `clustering`.
-            WrongType: The name is not a string.
 
         Examples:
             >>> t.addFeatureSupport("changeDataFeed")
@@ -152,7 +150,6 @@ class Upgrades:
 
         Raises:
             StatementRefused: The feature is not there, cannot be dropped, is the user's to take away first, or older versions use it still; it is named.
-            WrongType: An argument is of another type.
 
         Examples:
             >>> t.addFeatureSupport("vacuumProtocolCheck")

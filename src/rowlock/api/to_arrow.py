@@ -54,7 +54,6 @@ def to_arrow(
         TableNotFound: There is no Delta table at the path.
         VersionNotFound: The log does not hold the version, or does not reach to the time.
         InvalidInput: The table lacks a column, both a version and a timestamp are given, text that is no time, or a time zone that is not known.
-        WrongType: An argument is of another type.
         UnsupportedFeature: What Spark would read of a file is not certain, or the table needs a feature that this version cannot read; use `rowlock.read`.
         CorruptLog: The table's log is damaged, or a data file is gone.
 

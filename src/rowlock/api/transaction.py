@@ -232,7 +232,6 @@ class DeltaTransaction(Changes):
 
         Raises:
             InvalidInput: The block has not begun.
-            WrongType: The name is not a string.
 
         Examples:
             >>> with t.transaction() as txn:
@@ -275,7 +274,6 @@ class DeltaTransaction(Changes):
 
         Raises:
             InvalidInput: The block has not begun, or is over.
-            WrongType: `df` is not a DataFrame.
             SchemaMismatch: The rows do not fit the table.
             ConstraintViolated: A row breaks NOT NULL or a CHECK constraint.
 
@@ -298,7 +296,6 @@ class DeltaTransaction(Changes):
 
         Raises:
             InvalidInput: The block has not begun, or is over.
-            WrongType: An argument is of another type.
             SchemaMismatch: The rows do not fit the table.
             ConstraintViolated: A row breaks NOT NULL or a CHECK constraint, or does not meet `replace_where`.
 

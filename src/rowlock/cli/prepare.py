@@ -32,9 +32,8 @@ def prepare(console: Console) -> Archive:
     if done.returncode or written is None:
         raise RowlockError(f"no class archive was written: {(done.stderr.strip().splitlines() or ['the process printed nothing'])[-1]}")
     console.print(f"Sessions of rowlock.spark() now read {written.top} ({display.size(written.size_bytes)}).", highlight=False, soft_wrap=True)
-    console.print(
-        f"A session of your own does, too, with spark.driver.extraJavaOptions={quoted(written.java_options)}", highlight=False, markup=False, soft_wrap=True
-    )
+    text = f"A session of your own does, too, with spark.driver.extraJavaOptions={quoted(written.java_options)}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
     return written
 
 

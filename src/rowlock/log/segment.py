@@ -46,9 +46,8 @@ def list_log(store: ObjectStore, from_version: int = 0) -> list[LogFile]:
 def no_table(place: str, condition: Condition | None = None) -> TableNotFound:
     """The error for a place without a log, by default with the condition that Delta has for it."""
     condition = condition or named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{place}`")
-    return TableNotFound(
-        "there is no Delta table here: correct the path, or create the table (rowlock.append and rowlock.write do)", table=place, condition=condition
-    )
+    text = "there is no Delta table here: correct the path, or create the table (rowlock.append and rowlock.write do)"
+    return TableNotFound(text, table=place, condition=condition)
 
 
 def list_table(store: ObjectStore) -> list[LogFile]:

@@ -89,16 +89,10 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
         if (field := schema.resolve(path)) is not None and (isinstance(field.type, (ArrayType, MapType)) or "variant" in type_names(field.type)):
             raise StatementRefused(f"Values of column {name} have no order: leave it out of ZORDER BY", what=name, table=table)
         if schema.physical_path(path) not in with_stats:
-            raise StatementRefused(
-                f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns and delta.dataSkippingNumIndexedCols",
-                what=name,
-                table=table,
-                condition=named(
-                    "DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS",
-                    cols=f"[{name}]",
-                    zorderColStatKey="spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled",
-                ),
-            )
+            text = f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns and delta.dataSkippingNumIndexedCols"
+            setting = "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled"
+            condition = named("DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS", cols=f"[{name}]", zorderColStatKey=setting)
+            raise StatementRefused(text, what=name, table=table, condition=condition)
         if path not in out:
             out.append(path)
     return tuple(out)

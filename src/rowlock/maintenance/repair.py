@@ -142,9 +142,8 @@ def _checksums(store: ObjectStore, walked: Versions, anew: Mapping[int, bytes], 
     for version, why in walked.checksums.items():
         key = names.checksum_key(version)
         if version in walked.contested:
-            yield Damage(
-                f"checksum {key}: {why}", False, "it is proof that two writers committed this version, one of which was overwritten: see rowlock check"
-            )
+            text = "it is proof that two writers committed this version, one of which was overwritten: see rowlock check"
+            yield Damage(f"checksum {key}: {why}", False, text)
             continue
         yield Damage(f"checksum {key}: {why}", True, f"written anew from the log; the old one is in {DAMAGED}")
         if not dry_run:

@@ -210,9 +210,8 @@ def folders_of_tables(listed: Iterable[ObjectMeta]) -> tuple[str, ...]:
 
 def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention: bool) -> int:
     if retention_hours is not None and not 0 <= retention_hours < math.inf:
-        raise InvalidInput(
-            f"A retention of {retention_hours} hours is not possible: 0 or more", table=head.table, condition=named("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE")
-        )
+        text = f"A retention of {retention_hours} hours is not possible: 0 or more"
+        raise InvalidInput(text, table=head.table, condition=named("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE"))
     if retention_hours is None:
         return _own_ms(head)
     retention_ms = int(retention_hours * _HOUR_MS)

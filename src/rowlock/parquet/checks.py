@@ -119,9 +119,8 @@ def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: 
             schema = file_schema(snapshot, list(given))
             spelled = pa.schema([pa.field(f.name, spelled_as(have, f.type)) for have, f in zip(data.schema.types, schema, strict=True)])
         except Doubtful as e:
-            raise UnsupportedFeature(
-                f"{file.path} cannot be checked for nulls in NOT NULL columns: {e}", feature=e.feature, access="read", table=store.root
-            ) from e
+            text = f"{file.path} cannot be checked for nulls in NOT NULL columns: {e}"
+            raise UnsupportedFeature(text, feature=e.feature, access="read", table=store.root) from e
     there = relabelled(relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in given]))
     columns = [there.column(n) if n in given else pa.nulls(rows, own.field(n).type) for n in names]
     return pa.table(columns, pa.schema([own.field(n) for n in names]))

@@ -173,9 +173,8 @@ class _Mover:
             metadata = source.metadata
             mask = living_mask(metadata.num_rows, piece.without or BitMap64(), file.path, root)
             if (found := int(mask.sum())) != (expected := len(self._living[file.path])):
-                raise CorruptLog(
-                    f"{file.path} holds other rows than the log says: {found:,}, not {expected:,}. See rowlock check; nothing was committed", table=root
-                )
+                text = f"{file.path} holds other rows than the log says: {found:,}, not {expected:,}. See rowlock check; nothing was committed"
+                raise CorruptLog(text, table=root)
             opened = DataFile(source, file, self._snapshot, self._wanted, case_sensitive=self._case_sensitive)
             also = [n for n in (self._columns.names if self._columns else ()) if n in source.schema_arrow.names]
             at = before = 0

@@ -363,9 +363,8 @@ def neighbours(protocol: Protocol, root: str, *, arbitrated: bool) -> tuple[Neig
 def _delta_spark(root: str, arbitrated: bool) -> Neighbour:
     name = "delta-spark"
     if arbitrated:
-        return Neighbour(
-            name, "yes", "with io.delta.storage.S3DynamoDBLogStore on the same DynamoDB table and region; without it its commits bypass the arbiter"
-        )
+        text = "with io.delta.storage.S3DynamoDBLogStore on the same DynamoDB table and region; without it its commits bypass the arbiter"
+        return Neighbour(name, "yes", text)
     if store_kind(root) == "local":
         return Neighbour(name, "alone", "on a local disk it checks that a version is absent and then renames, which can overwrite another writer's commit")
     if store_kind(root) == "s3":

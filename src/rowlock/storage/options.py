@@ -57,9 +57,8 @@ def read(name: str | None, *, table: str | None = None) -> Profile | None:
     values = {new: section[old] for old, new in {**_KEYS, **_OTHERS}.items() if section.get(old)}
     needs_boto3 = "access_key_id" not in values and any(k in section for k in _FOR_BOTO3)
     if needs_boto3 and importlib.util.find_spec("boto3") is None:
-        raise InvalidInput(
-            f"the AWS profile {wanted!r} gets its keys by a role, single sign-on or a program, which needs boto3: pip install boto3", table=table
-        )
+        text = f"the AWS profile {wanted!r} gets its keys by a role, single sign-on or a program, which needs boto3: pip install boto3"
+        raise InvalidInput(text, table=table)
     return Profile(wanted, values, needs_boto3)
 
 
@@ -277,9 +276,8 @@ def parse(uri: str) -> Address:
     scheme, path = match["scheme"].lower(), (match["path"] or "").strip("/")
     kind = SCHEMES[scheme]
     if not path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise InvalidInput(
-            "a table must be in a folder of a bucket: the path after the bucket is empty, or has a part that is empty, '.' or '..'", table=shown(uri)
-        )
+        text = "a table must be in a folder of a bucket: the path after the bucket is empty, or has a part that is empty, '.' or '..'"
+        raise InvalidInput(text, table=shown(uri))
     if match["container"] is not None:
         if kind != "azure":
             raise InvalidInput("a table's URI must not contain a user or password: pass them as storage_options", table=f"{scheme}://{match['host']}/{path}")

@@ -251,7 +251,6 @@ def create_lock_table(provider: str, storage_options: Mapping[str, str] | None =
     Raises:
         InvalidInput: The provider is another (`object` needs no table), or its client is not installed.
         StorageError: The table cannot be created.
-        WrongType: An argument is of another type.
 
     Examples:
         >>> rowlock.create_lock_table("object")

@@ -79,13 +79,9 @@ class MultiTableReceipt:
 
     def _title(self) -> str:
         count = display.count(len(self.tables), "table")
-        if self.versions:
-            return f"{count}: committed together"
-        return (
-            f"{count}: not committed again, this step of the application is in the logs already"
-            if self.already_committed
-            else f"{count}: nothing was committed"
-        )
+        if self.already_committed and not self.versions:
+            return f"{count}: not committed again, this step of the application is in the logs already"
+        return f"{count}: {'committed together' if self.versions else 'nothing was committed'}"
 
     def _facts(self) -> display.Facts:
         lines = [(path, [str(receipt).splitlines()[0]]) for path, receipt in self.tables.items()]

@@ -291,9 +291,8 @@ def _vacuum(reader: _Reader) -> OwnStatement:
         else:
             reader.end()
         if option[0] in values:
-            raise InvalidInput(
-                f"VACUUM says twice how it is to be done: {reader.source.strip()}", condition=named("PARSE_SYNTAX_ERROR", error="'VACUUM'", hint="")
-            )
+            text = f"VACUUM says twice how it is to be done: {reader.source.strip()}"
+            raise InvalidInput(text, condition=named("PARSE_SYNTAX_ERROR", error="'VACUUM'", hint=""))
         values.update([option])
     if values.get("lite") and "inventory" in values:
         raise InvalidInput("VACUUM LITE goes by the log alone: leave USING INVENTORY out", condition=named("PARSE_SYNTAX_ERROR", error="'INVENTORY'", hint=""))

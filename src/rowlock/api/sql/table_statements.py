@@ -19,7 +19,6 @@ from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
 from rowlock.engines.spark import catalog
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Spec
 from rowlock.engines.spark.statements.sources import refresh_cached
@@ -234,7 +233,7 @@ def _check_clustering(snapshot: Snapshot, cluster_by: Sequence[ColumnPath]) -> N
 
 def refresh(target: Target, plan: Any) -> None:
     """REFRESH TABLE: what Spark has cached of the table is computed anew when it is asked for; all else asks the log by itself."""
-    refresh_cached(target.spark, spark_root(open_store(target.path)))
+    refresh_cached(target.spark, open_store(target.path))
 
 
 def drop(target: Target, plan: Any) -> None:

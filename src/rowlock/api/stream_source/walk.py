@@ -252,9 +252,8 @@ class Walk:
             condition = named(
                 "DELTA_SOURCE_IGNORE_DELETE", removedFile=next((r.path for r in commit.removes), ""), version=commit.version, dataPath=self._shown.table
             )
-        raise InvalidInput(
-            f"Version {commit.version} {what}, which a stream of rows cannot show. {how}", table=self._shown.table, version=commit.version, condition=condition
-        )
+        text = f"Version {commit.version} {what}, which a stream of rows cannot show. {how}"
+        raise InvalidInput(text, table=self._shown.table, version=commit.version, condition=condition)
 
     def check_start(self, start: Position, newest: int) -> None:
         """Raises InvalidInput where the columns at a position, to which a stream returns, cannot be read under those of now; VersionNotFound."""

@@ -61,9 +61,8 @@ def read(source: Path) -> pl.DataFrame:
     try:
         return pl.concat(parts, how="vertical_relaxed")
     except pl.exceptions.PolarsError as error:
-        raise InvalidInput(
-            f"The files in {source} do not have the same columns: {first_line(error).rstrip('.')}. Give files of one shape, or one file."
-        ) from None
+        text = f"The files in {source} do not have the same columns: {first_line(error).rstrip('.')}. Give files of one shape, or one file."
+        raise InvalidInput(text) from None
 
 
 def check_key(rows: pl.DataFrame, key: tuple[str, ...]) -> None:
@@ -74,9 +73,8 @@ def check_key(rows: pl.DataFrame, key: tuple[str, ...]) -> None:
             raise InvalidInput(f"The key column {name} holds {column.dtype}; a key needs plain values. Choose other columns with --key.")
         missing = column.null_count() + (int(column.is_nan().sum()) if column.dtype.is_float() else 0)
         if missing:
-            raise InvalidInput(
-                f"The key column {name} is null in {missing:,} of {len(rows):,} rows. Fill it in, remove these rows, or choose other columns with --key."
-            )
+            text = f"The key column {name} is null in {missing:,} of {len(rows):,} rows. Fill it in, remove these rows, or choose other columns with --key."
+            raise InvalidInput(text)
     doubled = rows.group_by(key).len().filter(pl.col("len") > 1)
     if len(doubled):
         sample = ", ".join(f"{name}={value}" for name, value in doubled.select(key).sort(key).row(0, named=True).items())

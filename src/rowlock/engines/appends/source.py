@@ -101,9 +101,8 @@ def rows_of(data: Any) -> Rows:
             return Held(pa.Table.from_batches([pa.record_batch(data)]))
     except (pa.ArrowException, ValueError) as e:
         raise SchemaMismatch(f"The {package} rows have no form in Arrow: {e}") from e
-    raise WrongType(
-        f"data: rows are a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another Arrow stream, not {type(data).__name__}"
-    )
+    text = f"data: rows are a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another Arrow stream, not {type(data).__name__}"
+    raise WrongType(text)
 
 
 def _taken(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -197,9 +196,8 @@ class Fitting:
         except pa.ArrowInvalid as e:
             raise SchemaMismatch(f"A value of column {wanted.name} does not fit {wanted.type} exactly: {e}; round or cast it", table=self._path) from None
         except pa.ArrowNotImplementedError as e:
-            raise SchemaMismatch(
-                f"Column {wanted.name} is {values.type} in the rows, which Arrow cannot make {wanted.type}: {e}; cast it", table=self._path
-            ) from None
+            text = f"Column {wanted.name} is {values.type} in the rows, which Arrow cannot make {wanted.type}: {e}; cast it"
+            raise SchemaMismatch(text, table=self._path) from None
 
 
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:

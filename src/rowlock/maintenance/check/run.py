@@ -61,9 +61,8 @@ def _checked(store: ObjectStore, commits: int, files: int, footers: int, deep: b
     except RowlockError as e:
         findings.append(finding("cannot-be-written-here", str(e)))
     if (prepared := open_version(head.txns, head.metadata.id)) is not None:
-        findings.append(
-            finding("transaction-open", f"a transaction over several tables was prepared in version {prepared} and is open since then", (prepared,))
-        )
+        text = f"a transaction over several tables was prepared in version {prepared} and is open since then"
+        findings.append(finding("transaction-open", text, (prepared,)))
     broken, counts = data_file_findings(inner, head, files=files, footers=footers)
     findings += [*judged.moved.findings(head.schema), *broken]
     if deep:

@@ -35,7 +35,7 @@ from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import feature_removal, features, names, row_tracking
 from rowlock.protocol.actions import Protocol, RemoveFile
-from rowlock.protocol.features import check_writable, writer_features
+from rowlock.protocol.features import check_writable
 from rowlock.protocol.properties import PROTECTION, TRUNCATION, is_true
 from rowlock.protocol.row_tracking import FEATURE as ROW_TRACKING
 from rowlock.transaction.definition import creation
@@ -91,11 +91,8 @@ def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None])
     if found:
         if removal.takes:
             unsets = None in removal.takes.values()
-            operation, words = (
-                ("UNSET TBLPROPERTIES", {"properties": sorted(removal.takes), "ifExists": True})
-                if unsets
-                else ("SET TBLPROPERTIES", {"properties": dict(removal.takes)})
-            )
+            words = {"properties": sorted(removal.takes), "ifExists": True} if unsets else {"properties": dict(removal.takes)}
+            operation = "UNSET TBLPROPERTIES" if unsets else "SET TBLPROPERTIES"
             creation.change_metadata(state, operation, words, lambda head: feature_removal.with_properties(head.metadata, removal.takes))
         clear(feature)
     if feature == ROW_TRACKING:
@@ -262,18 +259,11 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
         # What cannot be set is refused before anything is done.
         check_writable(creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root)
-        commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
+        _commit(state, _UPGRADE, {}, lambda at: creation.upgraded(at.protocol, {row_tracking.ENABLED: "true"}))
         with progress.work("ROW ID BACKFILL", state.store.root):
             while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
                 pass  # as many commits as it takes
     return creation.set_properties(state, properties)
-
-
-def _upgrade(head: Snapshot) -> HeadActions | None:
-    """The protocol with the rowTracking feature."""
-    if row_tracking.FEATURE in writer_features(head.protocol):
-        return None
-    return HeadActions(protocol=creation.upgraded(head.protocol, {row_tracking.ENABLED: "true"}))
 
 
 def _give_ids(head: Snapshot, engine: AppendEngine) -> HeadActions | None:

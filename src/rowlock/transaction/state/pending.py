@@ -80,9 +80,8 @@ class OpenTable:
     def statement_engine(self) -> Engine:
         """The engine, for statements that read or change rows.  Raises StatementRefused where the table was opened for appends alone."""
         if self._statement_engine is None:
-            raise StatementRefused(
-                "reading or changing rows needs Spark: use DeltaTable.forPath(spark, path)", what="reading or changing rows", table=self.path
-            )
+            text = "reading or changing rows needs Spark: use DeltaTable.forPath(spark, path)"
+            raise StatementRefused(text, what="reading or changing rows", table=self.path)
         return self._statement_engine
 
     @property

@@ -174,9 +174,8 @@ def _prepare(part: Part, home: Part, tables: int) -> bool:
     try:
         won = outcome.put(part.state, head, lambda: bytes_on(head, info, txns=[opens(head.metadata.id, prepared.version)]), info["txnId"])
     except CommitUnknown as e:  # the next process that finds it gives it up, for this transaction is never decided
-        raise StorageError(
-            f"the store did not say whether the transaction was prepared in this table, so nothing of it is committed: {e}", table=part.path
-        ) from e
+        text = f"the store did not say whether the transaction was prepared in this table, so nothing of it is committed: {e}"
+        raise StorageError(text, table=part.path) from e
     if won:
         part.prepared = prepared
         part.phase("prepared")

@@ -70,7 +70,7 @@ class Catalyst:
         self.equal_keys = sql.catalyst.planning.ExtractEquiJoinKeys.unapply
         self.python_udf = sql.catalyst.trees.TreePattern.PYTHON_UDF()
         self.data_type, self.column_of = sql.types.DataType, sql.classic.ExpressionUtils
-        self.array_list, self.frames = jvm.java.util.ArrayList, jvm.PythonSQLUtils
+        self._array_list, self.frames = jvm.java.util.ArrayList, jvm.PythonSQLUtils
         self.serve = jvm.org.apache.spark.api.python.PythonRDD.serveIterator
         self.hadoop_path = jvm.org.apache.hadoop.fs.Path
         self.dataset = _module(sql.classic, "Dataset")
@@ -93,10 +93,21 @@ class Catalyst:
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala Seq."""
-        out = self.array_list()
+        return self.converters.asScala(self.array_list(items)).toSeq()
+
+    def array_list(self, items: Iterable[Any]) -> JavaObject:
+        """A java.util.ArrayList."""
+        out = self._array_list()
         for item in items:
             out.add(item)
-        return self.converters.asScala(out).toSeq()
+        return out
+
+    def hash_map(self, items: Iterable[tuple[str, Any]]) -> JavaObject:
+        """A java.util.HashMap."""
+        out = self.jvm.java.util.HashMap()
+        for name, value in items:
+            out.put(name, value)
+        return out
 
     def list(self, seq: JavaObject) -> list[JavaObject]:
         """A Python list of a Scala Seq's elements."""
@@ -197,9 +208,7 @@ class Catalyst:
 
     def frame_of(self, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
         """Rows on the driver as a JVM Dataset, without pyspark's conversions."""
-        batches = self.array_list()
-        for batch in table.combine_chunks().to_batches(max_chunksize=64_000):
-            batches.add(batch.serialize().to_pybytes())
+        batches = self.array_list(batch.serialize().to_pybytes() for batch in table.combine_chunks().to_batches(max_chunksize=64_000))
         return self.frames.toDataFrame(self.converters.asScala(batches.iterator()), schema_json, session)
 
     def dataframe(self, plan: JavaObject, spark: SparkSession, session: JavaObject | None = None) -> DataFrame:

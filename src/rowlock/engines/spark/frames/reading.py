@@ -222,9 +222,8 @@ class Reader:
         """
         columns = columns_of(snapshot)
         if columns is None:
-            raise InvalidInput(
-                "The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id", table=snapshot.table
-            )
+            text = "The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id"
+            raise InvalidInput(text, table=snapshot.table)
         if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
             raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
         frame = self.rows(snapshot, fixed=fixed, ids=columns)
@@ -239,9 +238,6 @@ class Reader:
         """
         check_names(snapshot)
         version = str(snapshot.version) if fixed else None
-        partitions = self.evaluator.bridge.array_list()
-        for name in snapshot.partition_columns:
-            partitions.add(name)
         plan = self.evaluator.bridge.scans.plan(
             self.evaluator.spark._jsparkSession,
             self.evaluator.store.root,
@@ -249,7 +245,7 @@ class Reader:
             version,
             columns,
             _shown(snapshot).json(),
-            partitions,
+            self.evaluator.bridge.array_list(snapshot.partition_columns),
             snapshot.metadata.description,
             columns_of(snapshot) is not None,
         )

@@ -236,9 +236,8 @@ class Recording:
     def finish(self) -> Archive:
         """Puts what the JVM wrote in the place of an older archive.  Call when the JVM has ended.  Raises RowlockError where it wrote nothing."""
         if not self._new.exists():
-            raise RowlockError(
-                f"the Java in {os.environ.get('JAVA_HOME')} wrote no class archive; Spark works without one, and Java 17 to 25 of OpenJDK write one"
-            )
+            text = f"the Java in {os.environ.get('JAVA_HOME')} wrote no class archive; Spark works without one, and Java 17 to 25 of OpenJDK write one"
+            raise RowlockError(text)
         older = [f for f in self.folder.glob(f"spark-{_digest()}-*.jsa") if f != self._base]
         top = _with_size(self._new, "top")
         for file in older:

@@ -43,7 +43,6 @@ def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Seq
     Raises:
         RowlockError: No Java that serves is found.
         InvalidInput: A store is none of these.
-        WrongType: An argument is of another type.
 
     Examples:
         >>> rowlock.spark() is spark

@@ -33,9 +33,8 @@ def open_files(uri: str) -> HadoopFiles:
     """The files of a folder.  Raises InvalidInput where there is no Spark session, the scheme is not known to Hadoop, or its rename does not serve."""
     spark, scheme = session_of_process(), scheme_of(uri)
     if spark is None or not hasattr(spark, "_jsparkSession"):
-        raise InvalidInput(
-            f"{scheme}: tables are reached through the Hadoop client of a Spark session: start one first, for example by rowlock.spark()", table=uri
-        )
+        text = f"{scheme}: tables are reached through the Hadoop client of a Spark session: start one first, for example by rowlock.spark()"
+        raise InvalidInput(text, table=uri)
     Classes(spark).load("hadoop")
     conf, java = spark._jsparkSession.sessionState().newHadoopConf(), catalyst(spark).jvm.rowlock.Hadoop
     try:

@@ -45,11 +45,8 @@ class Nodes:
 
     def redacted(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Properties as Spark shows them: masked where the session's patterns take the name for a secret's."""
-        held = self.bridge.jvm.java.util.HashMap()
-        for name, value in properties.items():
-            held.put(name, value)
         conf = self.spark._jsparkSession.sessionState().conf()
-        return self.mapping(conf.redactOptions(self.bridge.jvm.PythonUtils.toScalaMap(held)))
+        return self.mapping(conf.redactOptions(self.bridge.jvm.PythonUtils.toScalaMap(self.bridge.hash_map(properties.items()))))
 
     def query(self, plan: JavaObject) -> JavaObject | None:
         """The query of a statement, which in some versions of Spark an Option holds."""

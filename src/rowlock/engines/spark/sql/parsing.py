@@ -114,19 +114,18 @@ def _parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | N
     analysis: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
     if args is None:
         return analysis.CTESubstitution.apply(parser.parsePlan(text))
+    given = list(args.values() if isinstance(args, Mapping) else args)
     if tuple(map(int, nodes.spark.version.split(".")[:2])) < (4, 1):
         plan, named = analysis.CTESubstitution.apply(parser.parsePlan(text)), isinstance(args, Mapping)
-        values = nodes.bridge.seq(_literals(nodes, list(args.values() if isinstance(args, Mapping) else args)))
+        values = nodes.bridge.seq(_literals(nodes, given))
         bound = analysis.NameParameterizedQuery(plan, nodes.bridge.seq([*map(str, args)]), values) if named else analysis.PosParameterizedQuery(plan, values)
         return analysis.BindParameters.apply(bound)
     contexts: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.parser
     if isinstance(args, Mapping):
-        by_name = nodes.bridge.jvm.java.util.HashMap()
-        for name, literal in zip(args, _literals(nodes, list(args.values())), strict=True):
-            by_name.put(str(name), literal)
+        by_name = nodes.bridge.hash_map(zip(map(str, args), _literals(nodes, given), strict=True))
         context = contexts.NamedParameterContext(nodes.bridge.jvm.PythonUtils.toScalaMap(by_name))
     else:
-        context = contexts.PositionalParameterContext(nodes.bridge.seq(_literals(nodes, args)))
+        context = contexts.PositionalParameterContext(nodes.bridge.seq(_literals(nodes, given)))
     return analysis.CTESubstitution.apply(parser.parsePlanWithParameters(text, context))
 
 
@@ -196,13 +195,11 @@ class ScalarSubqueries:
             if not str(e.getCondition()).startswith("UNRESOLVED_COLUMN") or name.lower() not in {c.lower() for c in self._columns()}:
                 raise
             correlated = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.UNSUPPORTED_CORRELATED_SCALAR_SUBQUERY"
-            raise self._refused(
-                f"a subquery that names a column of its rows, {name}: use MERGE, whose source may be any query", correlated, treeNode=subquery.toString()
-            ) from e
+            text = f"a subquery that names a column of its rows, {name}: use MERGE, whose source may be any query"
+            raise self._refused(text, correlated, treeNode=subquery.toString()) from e
         if len(frame.columns) != 1:
-            raise self._refused(
-                f"a subquery of {len(frame.columns)} columns as a value", "INVALID_SUBQUERY_EXPRESSION.SCALAR_SUBQUERY_RETURN_MORE_THAN_ONE_OUTPUT_COLUMN"
-            )
+            several = "INVALID_SUBQUERY_EXPRESSION.SCALAR_SUBQUERY_RETURN_MORE_THAN_ONE_OUTPUT_COLUMN"
+            raise self._refused(f"a subquery of {len(frame.columns)} columns as a value", several)
         one = frame.toDF("value")
         rows = to_arrow(one.limit(2))
         if rows.num_rows > 1:

@@ -79,15 +79,10 @@ class Callback:
         known = error if isinstance(error, PySparkException) else None
         kind = next((c.__name__ for c in type(error).__mro__ if c.__module__ == PySparkException.__module__), ANY)
         own, bridge = getattr(error, "_origin", None), catalyst(self._spark)
-        out, parameters = bridge.array_list(), bridge.jvm.java.util.HashMap()
-        if known is not None and own is None:
-            for name, value in (known.getMessageParameters() or {}).items():
-                parameters.put(name, value)
+        parameters = bridge.hash_map(((known.getMessageParameters() or {}) if known is not None and own is None else {}).items())
         text = str(error) if isinstance(error, CapturedException) else f"{type(error).__name__}: {error}"
         condition, state = (known.getCondition(), known.getSqlState()) if known is not None else (None, None)
-        for each in (_FAILED, _keep(error), kind, condition or "INTERNAL_ERROR", state or NO_STATE, parameters, text, own):
-            out.add(each)
-        return out
+        return bridge.array_list((_FAILED, _keep(error), kind, condition or "INTERNAL_ERROR", state or NO_STATE, parameters, text, own))
 
     def _answer(self, what: str, given: list[Any]) -> Any:
         rows = given[_ROWS[what]] if what in _ROWS else None
@@ -151,10 +146,7 @@ def connect(spark: SparkSession, classes: Classes, answers: Answers, harmless: f
     start_callback_server(spark)
     callback = Callback(spark, answers)
     jvm: Any = spark._jvm
-    names = jvm.java.util.HashSet()
-    for name in harmless:
-        names.add(name)
-    classes.field("harmless", names)
+    classes.field("harmless", jvm.java.util.HashSet(catalyst(spark).array_list(harmless)))
     gateway: Any = spark.sparkContext._gateway
     classes.field("client", gateway.java_gateway_server.getCallbackClient())
     classes.field("python", callback)
@@ -255,9 +247,8 @@ def _log_who_serves(spark: SparkSession, beside: bool, left_out: list[str]) -> N
     if left_out:
         _LOGGER.warning("rowlock.enable: the class path lacks delta-spark, so %s is left out; Rowlock serves Delta tables on this session", left_out[0])
     elif beside and not serves_delta(spark):
-        _LOGGER.warning(
-            "rowlock.enable: delta-spark's JAR serves Delta tables on this session, Rowlock what names rowlock; set %s=rowlock to give it all", SERVES
-        )
+        text = "rowlock.enable: delta-spark's JAR serves Delta tables on this session, Rowlock what names rowlock; set %s=rowlock to give it all"
+        _LOGGER.warning(text, SERVES)
     else:
         _LOGGER.info("rowlock.enable: Rowlock serves Delta tables on this session")
 

@@ -120,7 +120,6 @@ def query_and_run(spark: SparkSession, table: str) -> tuple[str, str | None]:
     context = spark.sparkContext
     query = context.getLocalProperty(_QUERY_ID)
     if query is None:
-        raise InvalidInput(
-            "The sink needs the query that the batch is of: call it in the function of foreachBatch itself, not in a thread that this begins", table=table
-        )
+        text = "The sink needs the query that the batch is of: call it in the function of foreachBatch itself, not in a thread that this begins"
+        raise InvalidInput(text, table=table)
     return str(query), context.getLocalProperty(_JOB_GROUP)

@@ -101,9 +101,8 @@ def _in_catalog(listed: ParquetTable, files: StructType, root: str) -> StructTyp
     columns = StructType([_plain(f) for f in listed.columns.fields])
     for f in columns.fields:
         if have.get(f.name.lower(), f.dataType) != f.dataType:
-            raise SchemaMismatch(
-                f"Column {f.name!r} is {f.dataType.simpleString()} in the catalog and {have[f.name.lower()].simpleString()} in files", table=root
-            )
+            text = f"Column {f.name!r} is {f.dataType.simpleString()} in the catalog and {have[f.name.lower()].simpleString()} in files"
+            raise SchemaMismatch(text, table=root)
     return columns
 
 
