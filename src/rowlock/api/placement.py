@@ -57,9 +57,8 @@ class Place:
         if mode in ("replace", "createOrReplace") and self.elsewhere is not None:
             raise other_location(str(self.name), self.handle.path, self.elsewhere)
         if mode == "replace" and self.name is not None and not self.listed:
-            raise NameNotFound(
-                f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace", condition=not_found(self.name.quoted, self.name.database)
-            )
+            text = f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace"
+            raise NameNotFound(text, condition=not_found(self.name.quoted, self.name.database))
         if mode == "replace" and self.name is None and not self.has_log:
             raise TableNotFound("There is no table to replace; use createOrReplace", table=self.handle.path)
         if mode == "create" and self.has_log:
@@ -67,9 +66,8 @@ class Place:
                 text = f"There is a table already; open it with DeltaTable.forPath, or {_INSTEAD}"
                 raise TableExists(text, table=self.handle.path, condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=f"`delta`.`{self.handle.path}`"))
             if self.managed:
-                raise NameTaken(
-                    f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()", table=self.handle.path
-                )
+                text = f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()"
+                raise NameTaken(text, table=self.handle.path)
         if self.managed and not self.listed and self.has_log and self.name is not None and (others := self.name.others_of(self.handle.path)):
             raise NameTaken(f"The folder that {self.name} would have is that of {others[0]}, which was renamed: say another location()", table=self.handle.path)
         if self.managed:

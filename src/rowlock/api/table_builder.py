@@ -344,9 +344,8 @@ class DeltaTableBuilder:
                 specifiedProperties="\n".join(f"{k}={v}" for k, v in self._properties.items()),
                 existingProperties="\n".join(f"{k}={v}" for k, v in head.metadata.configuration.items()),
             )
-            raise InvalidInput(
-                f"There is a table already whose property {other[0]} is another: leave it out, or set it by ALTER TABLE", table=handle.path, condition=condition
-            )
+            text = f"There is a table already whose property {other[0]} is another: leave it out, or set it by ALTER TABLE"
+            raise InvalidInput(text, table=handle.path, condition=condition)
         there = table_schema(head)
         computed = [[f.metadata.get(GENERATION_EXPRESSION) for f in fields] for fields in (self._fields, there.fields)]
         if self._fields and (computed[0] != computed[1] or not same_shape(delta_schema(StructType(self._fields)), delta_schema(there))):

@@ -194,10 +194,8 @@ def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViol
         kind, condition = "Bound", named("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", value=row.get(check.name), expr=check.expression)
     else:
         values = "\n".join(f" - {name} : {'null' if value is None else value}" for name, value in row.items())
-        kind, condition = (
-            "CHECK constraint",
-            named("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", constraintName=check.name, expression=check.expression, values=values),
-        )
+        kind = "CHECK constraint"
+        condition = named("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", constraintName=check.name, expression=check.expression, values=values)
     text = f"{kind} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them"
     return ConstraintViolated(text, table=root, constraint=check.name, expression=check.expression, row=row, condition=condition)
 

@@ -6,6 +6,7 @@ or copied once where names of nested fields change.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -144,26 +145,16 @@ def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = F
     """
     if is_variant(want):
         return have
+    spelled = functools.partial(spelled_as, case_sensitive=case_sensitive, by_id=by_id)
     if pa.types.is_struct(have) and pa.types.is_struct(want):
         known = _fields_by_id(have, want) if by_id else _fields_by_name(have, want, case_sensitive)
         taken = {f.name for f in known.values()}
-        return pa.struct(
-            [
-                pa.field(known[n].name, spelled_as(f.type, known[n].type, case_sensitive=case_sensitive, by_id=by_id), f.nullable)
-                if n in known
-                else f.with_name(f"{f.name} ({n})")
-                if f.name in taken
-                else f
-                for n, f in enumerate(have)
-            ]
-        )
+        others = [f.with_name(f"{f.name} ({n})") if f.name in taken else f for n, f in enumerate(have)]
+        return pa.struct([pa.field(known[n].name, spelled(f.type, known[n].type), f.nullable) if n in known else others[n] for n, f in enumerate(have)])
     if pa.types.is_list(have) and pa.types.is_list(want):
-        return pa.list_(have.value_field.with_type(spelled_as(have.value_type, want.value_type, case_sensitive=case_sensitive, by_id=by_id)))
+        return pa.list_(have.value_field.with_type(spelled(have.value_type, want.value_type)))
     if pa.types.is_map(have) and pa.types.is_map(want):
-        key, item = (
-            spelled_as(have.key_type, want.key_type, case_sensitive=case_sensitive, by_id=by_id),
-            spelled_as(have.item_type, want.item_type, case_sensitive=case_sensitive, by_id=by_id),
-        )
+        key, item = spelled(have.key_type, want.key_type), spelled(have.item_type, want.item_type)
         return pa.map_(have.key_field.with_type(key), have.item_field.with_type(item), have.keys_sorted)
     return have
 

@@ -38,14 +38,9 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
     try:
         return list(column.to_pylist())
     except (ValueError, OverflowError):
-        return [_plain_value(column.slice(n, 1)) for n in range(len(column))]
-
-
-def _plain_value(one: pa.ChunkedArray) -> Any:
-    try:
-        return one.to_pylist()[0]
-    except (ValueError, OverflowError):
-        return one.cast(bare_type(one.type)).to_pylist()[0]
+        if len(column) > 1:
+            return [value for n in range(len(column)) for value in _plain(column.slice(n, 1))]
+        return list(column.cast(bare_type(column.type)).to_pylist())
 
 
 def bare_type(t: pa.DataType) -> pa.DataType:

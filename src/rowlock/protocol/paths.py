@@ -13,7 +13,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from rowlock.exceptions import InvalidInput
 
@@ -34,7 +34,8 @@ NOT_CANONICAL = r"^/|/\.{0,2}/|^\.{1,2}/"
 """Finds absolute paths and redundant segments (`./`, `a/../`, `//`) in unescaped paths: these can be spelled in several ways."""
 _NOT_CANONICAL = re.compile(NOT_CANONICAL)
 _HOST = re.compile(rf"^{SCHEME}://[^/]*")
-_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
+_LEGAL = "_-!.~'()*:@&=+$,;/"
+"""Beside letters and digits, the characters that stand in a URI's path as they are."""
 _HIVE_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
@@ -81,17 +82,11 @@ def encode(path: str) -> str:
         return path
     scheme = _SCHEME.match(path)
     head = scheme.group() if scheme else ""
-    body = "".join(map(_encode_character, path[len(head) :]))
+    body = quote(path[len(head) :], safe=_LEGAL, errors="surrogatepass")
     if not scheme:  # a colon in the first segment of a relative path would look like a scheme
         first, slash, rest = body.partition("/")
         body = first.replace(":", "%3A") + slash + rest
     return head + body
-
-
-def _encode_character(c: str) -> str:
-    if c in _LEGAL:
-        return c
-    return "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
 
 
 def decode_with_spelling(log_path: str, root: str | None = None) -> tuple[str, str | None]:
@@ -195,14 +190,9 @@ def moment_in(path: str) -> tuple[str, int | None, str | None] | None:
     return None
 
 
-def local_path(path: str) -> str:
-    """A path as Rowlock takes it: `file:` URIs of Hadoop, which are not encoded, as local paths."""
-    return "/" + path[5:].lstrip("/") if path.startswith("file:") else path
-
-
 def place_in(options: Mapping[str, str], missing: str) -> str:
     """The path in the options of a reader or a writer.  Raises InvalidInput with the text `missing` where there is none."""
     place = next((value for name, value in options.items() if name.lower() == "path"), "")
     if not place:
         raise InvalidInput(missing)
-    return local_path(place)
+    return strip_scheme(place)

@@ -90,10 +90,8 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
     if configuration.get("rowlock.onConflict") != "lockless":
         return
     if "rowlock.isolation" in configuration:
-        raise InvalidInput(
-            f"rowlock.onConflict = 'lockless' and rowlock.isolation = {configuration['rowlock.isolation']!r} are not possible together: {LOCKLESS_ALONE}",
-            table=table,
-        )
+        text = f"rowlock.onConflict = 'lockless' and rowlock.isolation = {configuration['rowlock.isolation']!r} are not possible together: {LOCKLESS_ALONE}"
+        raise InvalidInput(text, table=table)
     if not TableProperties(configuration).row_tracking:
         raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' as well: it identifies rows by their row ids", table=table)
 

@@ -297,12 +297,8 @@ def check_no_collation(fields: Iterable[StructField], table: str | None = None) 
     for f in fields:
         if collation := next((inner.metadata[COLLATIONS] for _, inner in StructType((f,)).all_fields() if inner.metadata.get(COLLATIONS)), None):
             names = ", ".join(sorted(map(str, collation.values()))) if isinstance(collation, Mapping) else str(collation)
-            raise UnsupportedFeature(
-                f"column {f.name!r} has the collation {names}, and this version of Rowlock makes no columns with one: leave it out and compare with COLLATE in queries",
-                feature="collations",
-                access="write",
-                table=table,
-            )
+            what = f"column {f.name!r} has the collation {names}, and this version of Rowlock makes no columns with one"
+            raise UnsupportedFeature(f"{what}: leave it out and compare with COLLATE in queries", feature="collations", access="write", table=table)
 
 
 def reserved_names(names: Iterable[str]) -> list[str]:
@@ -370,10 +366,8 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
     if reserved := reserved_names(schema.names):
         raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: {RESERVED_PREFIX}... and {ROW_INDEX} are Rowlock's own; rename it", table=table)
     if inner := void_within(schema):
-        text, condition = (
-            f"column {inner} has the type {VOID} inside of an array or a map, or nothing else in a struct",
-            named("DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"),
-        )
+        text = f"column {inner} has the type {VOID} inside of an array or a map, or nothing else in a struct"
+        condition = named("DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE")
         raise UnsupportedFeature(text, feature=f"type {VOID} within a column", access="write", table=table, condition=condition)
     stored = tuple(f for f in schema.fields if f.name.lower() not in {p.lower() for p in partition_columns})
     if stored and all(f.type == PrimitiveType(VOID) for f in stored):
@@ -389,21 +383,14 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
         seen.add(name.lower())
         found = schema.find(name)
         if found is None:
-            raise SchemaMismatch(
-                f"partition column {name!r} is not in the schema",
-                table=table,
-                condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=quote(name), schemaMap=", ".join(schema.names)),
-            )
+            condition = named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=quote(name), schemaMap=", ".join(schema.names))
+            raise SchemaMismatch(f"partition column {name!r} is not in the schema", table=table, condition=condition)
         if isinstance(found.type, (StructType, ArrayType, MapType)) or found.type.name in ("variant", VOID):
-            raise SchemaMismatch(
-                f"column {name!r} of type {type_name(found.type)} cannot partition a table",
-                table=table,
-                condition=named("INVALID_PARTITION_COLUMN_DATA_TYPE", type=type_name(found.type, sql=True).upper()),
-            )
+            text = f"column {name!r} of type {type_name(found.type)} cannot partition a table"
+            raise SchemaMismatch(text, table=table, condition=named("INVALID_PARTITION_COLUMN_DATA_TYPE", type=type_name(found.type, sql=True).upper()))
     if partition_columns and len({p.lower() for p in partition_columns}) == len(schema.fields):
-        raise SchemaMismatch(
-            "a table needs a column that is not a partition column", table=table, condition=named("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION")
-        )
+        text = "a table needs a column that is not a partition column"
+        raise SchemaMismatch(text, table=table, condition=named("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION"))
 
 
 def check_enforceable(schema: StructType, table: str | None = None) -> None:

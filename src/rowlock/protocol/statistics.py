@@ -47,10 +47,8 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
 
 def leaves_of(metadata: pq.FileMetaData) -> list[Leaf] | None:
     """Every leaf of a file, in footer order; None if the footer and Arrow's schema disagree on their number, so that no leaf can be identified."""
-    found = [
-        Leaf(n, path, repeated)
-        for n, (path, repeated) in enumerate(leaf for f in metadata.schema.to_arrow_schema() for leaf in _leaves((f.name,), f.type, False))
-    ]
+    every = (leaf for f in metadata.schema.to_arrow_schema() for leaf in _leaves((f.name,), f.type, False))
+    found = [Leaf(n, path, repeated) for n, (path, repeated) in enumerate(every)]
     return found if len(found) == metadata.num_columns else None
 
 
@@ -123,10 +121,8 @@ def check_stats_columns(metadata: Metadata, given: Mapping[str, str], table: str
             type_ = schemas.type_name(found.type, sql=True)
             what, condition = f"{name} is of type {type_}, which has no bounds", named("DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE", column=name, type=type_)
         elif twice := next((max(c, path, key=len) for c in seen if c[: len(path)] == path or path[: len(c)] == c), None):
-            what, condition = (
-                f"{schemas.column_name(twice)} is listed twice",
-                named("DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS", columns=schemas.column_name(twice)),
-            )
+            name = schemas.column_name(twice)
+            what, condition = f"{name} is listed twice", named("DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS", columns=name)
         else:
             seen.append(path)
             continue

@@ -180,9 +180,8 @@ def commit(parts: Sequence[Part], wait: Wait = "everywhere") -> MultiTableReceip
         refuse_removal(part.txn, part.txn.base)
     _check_step(ordered)
     try:
-        receipts = (
-            [part.receipt(None) for part in ordered] if all(part.has_nothing for part in ordered) else loop.commit_all(ordered, lambda: _put(ordered, wait))
-        )
+        nothing = all(part.has_nothing for part in ordered)
+        receipts = [part.receipt(None) for part in ordered] if nothing else loop.commit_all(ordered, lambda: _put(ordered, wait))
     except BaseException:
         two_phase.give_up(ordered)
         raise

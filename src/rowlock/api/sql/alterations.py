@@ -16,7 +16,7 @@ from rowlock.engines.spark.catalyst.types import StructField as SparkField, pars
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema as schemas, schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
-from rowlock.protocol.paths import local_path, path_of
+from rowlock.protocol.paths import path_of, strip_scheme
 from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, creation
@@ -227,7 +227,7 @@ def set_location(target: Target, plan: Any) -> None:
     """ALTER TABLE ... SET LOCATION: the name stands for another Delta table from now on, which must have the same columns."""
     if path_of(target.parts) is not None or plan.partitionSpec().isDefined():
         target.refuse("of a path or a partition", "Give the table's name")
-    place = local_path(str(plan.location()))
+    place = strip_scheme(str(plan.location()))
     if not (place.startswith("/") or ":" in place):
         raise InvalidInput(f"LOCATION {place!r} is relative, and it is not certain to what: write the whole path")
     there, here = Handle(target.spark, place), target.handle

@@ -35,7 +35,7 @@ from rowlock.engines.spark.sql.parsing import Named, Replaced, named, parsed
 from rowlock.engines.spark.sql.session import is_enabled, serves_delta
 from rowlock.engines.spark.sql.streams import query_and_run
 from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, refuse
-from rowlock.protocol.paths import local_path, moment_in, place_in
+from rowlock.protocol.paths import moment_in, place_in, strip_scheme
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state import call
@@ -227,7 +227,7 @@ def read(spark: SparkSession, options: dict[str, str], schema: str | None) -> An
     given = {name.lower(): value for name, value in options.items()}
     if not given.get("path"):
         raise InvalidInput('Say where the table is: spark.read.format("rowlock").load("/path/of/table")')
-    path = local_path(given["path"])
+    path = strip_scheme(given["path"])
     frame = frame_of(spark, path, given)
     _check_given_schema(schema, frame, path)
     return analyzed(frame)

@@ -197,9 +197,8 @@ def _value(lower: str, name: str, text: str, table: str) -> Any:
         return list(dict.fromkeys(c.strip() for c in text.split(",")))
     if lower == "partitionoverwritemode":
         if text.lower() not in ("static", "dynamic"):
-            raise InvalidInput(
-                f"The option {name} is static or dynamic, not {text!r}", table=table, condition=_illegal(name, text, "must be 'static' or 'dynamic'")
-            )
+            condition = _illegal(name, text, "must be 'static' or 'dynamic'")
+            raise InvalidInput(f"The option {name} is static or dynamic, not {text!r}", table=table, condition=condition)
         return text.lower()
     if lower in ("txnversion", "maxrecordsperfile"):
         number = int(text) if text.strip().lstrip("-").isdecimal() else None

@@ -41,9 +41,8 @@ def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -
     try:
         newest = handle.state.refresh()
     except TableNotFound as e:
-        raise PathNotFound(
-            f"{handle.path} is not a Delta table: correct the path, or make the table", table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET")
-        ) from e
+        text = f"{handle.path} is not a Delta table: correct the path, or make the table"
+        raise PathNotFound(text, table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET")) from e
     tracking = _tracking(handle, options, newest)
     if tracking is not None and tracking.current is not None:
         tracking.merge(handle.state.log, newest.version)

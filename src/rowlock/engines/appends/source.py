@@ -140,9 +140,8 @@ def _column_type(field: pa.Field, table: str) -> DataType:
     try:
         return from_arrow_type(field.type)
     except UnsupportedFeature:
-        raise SchemaMismatch(
-            f"Column {field.name} has the Arrow type {field.type}, which no column of a Delta table holds; cast or drop it", table=table
-        ) from None
+        text = f"Column {field.name} has the Arrow type {field.type}, which no column of a Delta table holds; cast or drop it"
+        raise SchemaMismatch(text, table=table) from None
 
 
 def _default_of(field: StructField, table: str) -> Constant:

@@ -61,9 +61,8 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
         raise InvalidInput("A constraint needs a name and a condition", table=state.store.root)
     if name.upper() == _OF_CHAR_AND_VARCHAR:
         condition = named("DELTA_INVALID_CONSTRAINT_NAME", name=name)
-        raise InvalidInput(
-            f"{name} names what Delta itself checks of char and varchar columns: choose another name", table=state.store.root, condition=condition
-        )
+        text = f"{name} names what Delta itself checks of char and varchar columns: choose another name"
+        raise InvalidInput(text, table=state.store.root, condition=condition)
 
     def change(head: Snapshot) -> Metadata:
         if (held := _constraint(head, name)) is not None:

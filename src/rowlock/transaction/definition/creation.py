@@ -74,11 +74,8 @@ def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: st
     Raises InvalidInput for unknown columns, one twice and more than four, StatementRefused for a column without statistics or of a type without an order.
     """
     if len(columns) > _MOST_COLUMNS:
-        raise InvalidInput(
-            f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)}",
-            table=table,
-            condition=named("DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS", numColumnsLimit=_MOST_COLUMNS, actualNumColumns=len(columns)),
-        )
+        condition = named("DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS", numColumnsLimit=_MOST_COLUMNS, actualNumColumns=len(columns))
+        raise InvalidInput(f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)}", table=table, condition=condition)
     schema, properties = schemas.parse_schema(metadata.schema_string), TableProperties(metadata.configuration)
     with_stats = set(possible_keys(schema, properties))
     out: list[ColumnPath] = []
@@ -320,11 +317,8 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
     properties = spelled_properties(properties)
     check_properties(properties, state.store.root)
     if has_constraints(properties):
-        raise InvalidInput(
-            "A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint",
-            table=state.store.root,
-            condition=named("DELTA_ADD_CONSTRAINTS"),
-        )
+        text = "A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint"
+        raise InvalidInput(text, table=state.store.root, condition=named("DELTA_ADD_CONSTRAINTS"))
 
     def change(head: Snapshot) -> Metadata:
         after = with_properties(head.metadata, properties)

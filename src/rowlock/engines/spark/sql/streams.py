@@ -95,9 +95,8 @@ def java_pattern(spark: SparkSession, text: str) -> Callable[[str], bool]:
     try:
         found: Any = catalyst(spark).jvm.java.util.regex.Pattern.compile(text).asPredicate()
     except (Py4JJavaError, IllegalArgumentException) as e:
-        raise InvalidInput(
-            f"excludeRegex is no regular expression of Java's: {text!r}", condition=named("DELTA_REGEX_OPT_SYNTAX_ERROR", regExpOption="excludeRegex")
-        ) from e
+        condition = named("DELTA_REGEX_OPT_SYNTAX_ERROR", regExpOption="excludeRegex")
+        raise InvalidInput(f"excludeRegex is no regular expression of Java's: {text!r}", condition=condition) from e
     return lambda path: bool(found.test(path))
 
 

@@ -216,15 +216,11 @@ class MergeRun:
         if self.plan.duplicates_allowed:
             return
         if sum(len(positions) for positions in self.outcome.matched().values()) != sum(origin.num_rows for origin, _ in self.outcome.matches):
-            raise MultipleMatches(
-                "MERGE: several source rows match one target row, and it is not clear which should apply. "
-                "Make the source unique on the columns of ON, for instance by dropDuplicates()",
-                table=self.evaluator.store.root,
-                condition=named(
-                    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
-                    usageReference="https://docs.delta.io/latest/delta-update.html#upsert-into-a-table-using-merge",
-                ),
-            )
+            why = "MERGE: several source rows match one target row, and it is not clear which should apply"
+            remedy = "Make the source unique on the columns of ON, for instance by dropDuplicates()"
+            usage = "https://docs.delta.io/latest/delta-update.html#upsert-into-a-table-using-merge"
+            condition = named("DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", usageReference=usage)
+            raise MultipleMatches(f"{why}. {remedy}", table=self.evaluator.store.root, condition=condition)
 
     # ---- rows without a match -------------------------------------------------------------
 

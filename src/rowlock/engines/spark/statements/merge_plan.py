@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 
 from rowlock.boundary.engine import Statement
@@ -179,16 +181,8 @@ def merge_statement(
     given = bridge.dataframe(analyzed(source.select("*")), evaluator.spark, session)
     pair = _without_names(probe, new, evaluator, session).join(given, as_column(on))
     resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (pair, probe, given))
-    parts = _analyzed(
-        [
-            _Part(resolver, clauses.matched),
-            *([_Part(target_resolver, clauses.not_matched_by_source)] if clauses.not_matched_by_source else ()),
-            *([_Part(source_resolver, clauses.not_matched, insert=True)] if clauses.not_matched else ()),
-        ],
-        tables,
-        alias,
-        source,
-    )
+    others = _Part(target_resolver, clauses.not_matched_by_source), _Part(source_resolver, clauses.not_matched, insert=True)
+    parts = _analyzed([_Part(resolver, clauses.matched), *(p for p in others if p.clauses)], tables, alias, source)
     join = _join_of(*parts[0])
     left, right = [*bridge.list(join.left().output()), *tables.address], [*bridge.list(join.right().output()), tables.source_row]
     condition = join.condition().get()
@@ -255,9 +249,8 @@ def _check_names(snapshot: Snapshot, source: DataFrame, root: str) -> None:
         text = "The target has no columns yet: write rows with mergeSchema first, or MERGE WITH SCHEMA EVOLUTION"
         raise SchemaMismatch(text, table=root, condition=named("DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET"))
     if reserved := reserved_names(source.columns):
-        raise SchemaMismatch(
-            f"The source of the MERGE has a column {reserved[0]!r}: {RESERVED_PREFIX}... and {ROW_INDEX} are Rowlock's own; rename it", table=root
-        )
+        text = f"The source of the MERGE has a column {reserved[0]!r}: {RESERVED_PREFIX}... and {ROW_INDEX} are Rowlock's own; rename it"
+        raise SchemaMismatch(text, table=root)
 
 
 def _positional(fields: Sequence[T.StructField]) -> T.StructType:
@@ -371,9 +364,6 @@ def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | 
         parts.append(own.reads)
     table = plan.source.table
     if table is not None and plan.keys:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         for target_at, source_at in plan.keys:
             column = table.column(source_at)
             if pa.types.is_integer(column.type) or pa.types.is_date32(column.type):
