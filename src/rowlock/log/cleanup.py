@@ -24,7 +24,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog
@@ -141,12 +141,8 @@ def _listed(store: ObjectStore, properties: TableProperties, horizon: int) -> Ex
 
 def _past(files: Sequence[LogFile], horizon: int) -> list[int]:
     """The versions of the commits up to the first that is younger than the horizon, by the times of their files."""
-    out: list[int] = []
-    for file in sorted((f for f in files if f.kind == "commit"), key=lambda f: f.version):
-        if file.modified_ms > horizon:
-            break
-        out.append(file.version)
-    return out
+    ordered = sorted((f for f in files if f.kind == "commit"), key=lambda f: f.version)
+    return [f.version for f in takewhile(lambda f: f.modified_ms <= horizon, ordered)]
 
 
 def _choose(store: ObjectStore, properties: TableProperties, files: Sequence[LogFile], past: Sequence[int], horizon: int) -> Expired | None:

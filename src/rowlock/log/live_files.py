@@ -162,10 +162,7 @@ class LiveFiles:
         return LiveFiles((*bases, *merged), (*masks, *alive_masks), {}, self._count, self._size_bytes)
 
     def prune(self, predicate: Predicate | None, schema: StructType, partition_columns: Sequence[str]) -> list[AddFile]:
-        """The live files that may contain a row satisfying the predicate; never too few.
-
-        `timezone` is the session's, for timestamp partition values without a time zone in old tables; None keeps such files.
-        """
+        """The live files that may contain a row satisfying the predicate; never too few."""
         if predicate is None:
             return list(self.adds())
         pruner = pruning.FilePruner(predicate, schema, partition_columns)

@@ -133,11 +133,7 @@ def _no_version(wanted: int, oldest: int, newest: int) -> Condition:
 
 
 def _check_contiguous(later: Sequence[LogFile], base: int, wanted: int, table: str, files: Sequence[LogFile]) -> None:
-    expected = base + 1
-    for f in later:
-        if f.version != expected:
-            break
-        expected += 1
+    expected = next((v for v, f in enumerate(later, base + 1) if f.version != v), base + 1 + len(later))
     if expected > wanted >= 0:
         return
     known = [f.version for f in files if f.kind == "commit"]

@@ -9,6 +9,7 @@ to `_delta_log/_damaged` before it is replaced (I1, I5, I10).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -102,10 +103,8 @@ def _repaired(state: SharedState, dry_run: bool) -> Repair:
 
 def _save_copy(store: ObjectStore, key: str) -> None:
     """Copies a file of the log that is about to be replaced to DAMAGED."""
-    try:
+    with suppress(NotFound):
         store.put(f"{DAMAGED}/{clock.new_id()}-{key.rpartition('/')[2]}", store.get(key))
-    except NotFound:
-        return
 
 
 def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], walked: Versions, dry_run: bool) -> Iterator[Damage]:

@@ -221,19 +221,11 @@ def _check_files(store: ObjectStore, adds: Sequence[AddFile], target: Snapshot) 
     """Raises StatementRefused, naming the files, if a file to be restored or its deletion vector file no longer exists."""
     needed = dict.fromkeys(a.path for a in adds)
     needed |= dict.fromkeys(v.path for a in adds if (v := a.deletion_vector) is not None and v.path is not None)
-    missing = [p for p in needed if not _is_there(store, p)]
-    if missing:
-        raise _missing(missing, target)
-
-
-def _missing(files: Sequence[str], target: Snapshot) -> StatementRefused:
-    more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
-    return StatementRefused(
-        f"Version {target.version} cannot be restored: {', '.join(files[:_NAMED_FILES])}{more} are missing, most likely vacuumed. "
-        "With spark.sql.files.ignoreMissingFiles=true it is restored without them",
-        what="missing files",
-        table=target.table,
-    )
+    if missing := [p for p in needed if not _is_there(store, p)]:
+        more = f" and {len(missing) - _NAMED_FILES} more" if len(missing) > _NAMED_FILES else ""
+        text = f"Version {target.version} cannot be restored: {', '.join(missing[:_NAMED_FILES])}{more} are missing, most likely vacuumed"
+        remedy = "With spark.sql.files.ignoreMissingFiles=true it is restored without them"
+        raise StatementRefused(f"{text}. {remedy}", what="missing files", table=target.table)
 
 
 def _is_there(store: ObjectStore, path: str) -> bool:

@@ -150,12 +150,8 @@ def _vacuumed(
         logger.warning("VACUUM of %s goes by the store's clock: that of this machine is %d s ahead of it", head.table, (now_ms - theirs) // 1000)
         garbage, unproven = _garbage(log, head, listed, theirs, retention_ms, only_known)
     if unproven:
-        logger.warning(
-            "VACUUM of %s retained %d files: the log no longer shows whether they were removed within the last %g hours",
-            head.table,
-            unproven,
-            retention_ms / _HOUR_MS,
-        )
+        text = "VACUUM of %s retained %d files: the log no longer shows whether they were removed within the last %g hours"
+        logger.warning(text, head.table, unproven, retention_ms / _HOUR_MS)
     progress.step("deleting")
     for n, meta in enumerate(() if dry_run else garbage, 1):
         log.store.delete(meta.key)

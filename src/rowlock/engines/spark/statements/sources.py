@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
 from rowlock.engines.spark.catalyst.types import unbounded
 from rowlock.engines.spark.evaluator import Evaluator
@@ -71,14 +71,9 @@ _VERSIONED = re.compile(r"path: (.*?), range: ")
 _listener: ContextVar[Callable[[DataFrame], None] | None] = ContextVar("a function that is called with each source", default=None)
 
 
-@contextmanager
-def listening_to_sources(listener: Callable[[DataFrame], None] | None) -> Iterator[None]:
+def listening_to_sources(listener: Callable[[DataFrame], None] | None) -> AbstractContextManager[None]:
     """A block in which `listener` is called with each source of a statement, when it is asked what that reads."""
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
+    return threads.holding(_listener, listener)
 
 
 def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[int, ...]:
