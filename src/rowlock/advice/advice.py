@@ -220,11 +220,8 @@ def _granularity_reason(history: History) -> Reason | None:
     by_file = _failed_by_file(history)
     if not by_file or history.properties.get("rowlock.granularity") != "file":
         return None
-    return Reason(
-        "rowlock.granularity",
-        f"{count(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
-        {"tries": len(by_file), "to": "row"},
-    )
+    text = f"{count(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict."
+    return Reason("rowlock.granularity", text, {"tries": len(by_file), "to": "row"})
 
 
 def _failed_by_file(history: History) -> list[Run]:
@@ -243,19 +240,15 @@ def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
     if places and places[0].meetings > HOT * sum(h.meetings for h in places):
         total, top = sum(h.meetings for h in places), places[0]
         kind = "partition" if hot_partitions(history) else "file"
-        yield Reason(
-            "hot",
-            f"{total:,} conflicts are spread over {count(len(places), kind)}; {top.meetings:,} of them are in {top.name}.",
-            {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total},
-        )
+        text = f"{total:,} conflicts are spread over {count(len(places), kind)}; {top.meetings:,} of them are in {top.name}."
+        yield Reason("hot", text, {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total})
     keys = hot_keys(history, 1)
     if keys:
         k = keys[0]
         named = ", ".join(f"{v} ({n} times)" for v, n in k.values[:3])
         span = "" if k.low is None or k.high is None else f", from {k.low:g} to {k.high:g}"
-        yield Reason(
-            "keys", f"Statements in conflict select rows by {k.column}{span}{', most often ' if named else ''}{named}.", {"column": k.column, "runs": k.runs}
-        )
+        text = f"Statements in conflict select rows by {k.column}{span}{', most often ' if named else ''}{named}."
+        yield Reason("keys", text, {"column": k.column, "runs": k.runs})
 
 
 def _overwritten_reasons(history: History) -> Iterator[Reason]:
@@ -308,12 +301,8 @@ def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]
         return None, ()
     parts = [f"{column_name(c)} in {advised.named[c]:,}" + (f" ({advised.joined[c]:,} joins)" if advised.joined.get(c) else "") for c in advised.keys]
     text = f"Of {count(advised.statements, 'condition')} in statements, so many name a column: {'; '.join(parts)}. Clustered by these columns, a statement reads fewer files."
-    figures: dict[str, float | int | str] = {
-        "statements": advised.statements,
-        "keys": ", ".join(column_name(c) for c in advised.keys),
-        "size_bytes": layout.size_bytes,
-    }
-    keys, table = ", ".join(column_name(c) for c in advised.keys), f"delta.`{history.table.replace('`', '``')}`"
+    keys, table = ", ".join(map(column_name, advised.keys)), f"delta.`{history.table.replace('`', '``')}`"
+    figures: dict[str, float | int | str] = {"statements": advised.statements, "keys": keys, "size_bytes": layout.size_bytes}
     if set(advised.keys) == set(layout.clustered_by):
         return Reason("clustering", f"{text} It is clustered by them.", figures), ()
     if layout.size_bytes < 2 * layout.target_bytes:

@@ -58,9 +58,8 @@ def pairs(history: History, by: Callable[[Run], str] = attrgetter("operation")) 
             counts[by(run), name].update(met=1, failed=int(bool(m.rule) and run.failed), rows=m.rows_gone + m.rows_born)
         for name in passed.values():
             counts[by(run), name]["overlaps"] += 1
-    return sorted(
-        (Pair(*key, n["overlaps"], n["met"], n["failed"], n["rows"]) for key, n in counts.items()), key=lambda p: (-p.met, -p.overlaps, p.loser, p.winner)
-    )
+    found = (Pair(*key, n["overlaps"], n["met"], n["failed"], n["rows"]) for key, n in counts.items())
+    return sorted(found, key=lambda p: (-p.met, -p.overlaps, p.loser, p.winner))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,12 +63,8 @@ def hot_keys(history: History, limit: int = 8) -> list[Keys]:
                 values[column][value] += times
             if (number := _number(value)) is not None:
                 numbers[column].append(number)
-    out = [
-        Keys(
-            c, n, tuple(sorted(values[c].items(), key=lambda item: (-item[1], item[0]))[:_LISTED]), min(numbers[c], default=None), max(numbers[c], default=None)
-        )
-        for c, n in runs.items()
-    ]
+    listed = {c: sorted(values[c].items(), key=lambda item: (-item[1], item[0]))[:_LISTED] for c in runs}
+    out = [Keys(c, n, tuple(listed[c]), min(numbers[c], default=None), max(numbers[c], default=None)) for c, n in runs.items()]
     return sorted(out, key=lambda k: (-k.runs, k.column))[:limit]
 
 
@@ -99,13 +95,8 @@ def compared_paths(predicate: str) -> Iterator[tuple[tuple[str, ...], str | None
         path = _path(column)
         if path is None:
             continue
-        others = (
-            node.expressions
-            if isinstance(node, exp.In)
-            else [node.args.get("low"), node.args.get("high")]
-            if isinstance(node, exp.Between)
-            else [node.expression]
-        )
+        between = [node.args.get("low"), node.args.get("high")]
+        others = node.expressions if isinstance(node, exp.In) else between if isinstance(node, exp.Between) else [node.expression]
         for other in map(_unwrapped, others):
             if isinstance(node, exp.EQ) and (joined := _path(other)) is not None and joined[-1] == path[-1] and joined != path:
                 yield path, None, True

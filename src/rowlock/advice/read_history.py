@@ -129,6 +129,3 @@ def _json(line: bytes) -> Mapping[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, Mapping) else {}
-
-
-__all__ = ["COMMITS", "read_history"]

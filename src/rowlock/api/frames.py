@@ -223,9 +223,8 @@ class _Write:
         if self.what.same:
             assert not isinstance(self.what.where, Column)
             if self.merge_schema and self._wider(snapshot) is not snapshot.metadata:
-                raise overwrites.not_the_same(
-                    self.handle.path, "they have columns that the table lacks: drop them, or leave it out", "Change the Delta table schema"
-                )
+                why = "they have columns that the table lacks: drop them, or leave it out"
+                raise overwrites.not_the_same(self.handle.path, why, "Change the Delta table schema")
             return overwrites.rearrange(self.handle, self.df, self.what.where)
         wider = self._wider if self.merge_schema else None
         if self.what.matching is not None:

@@ -330,9 +330,8 @@ class DeltaTableBuilder:
             text = f"A table cannot be partitioned by {numbered[0]}, whose numbers it gives itself"
             raise SchemaMismatch(text, table=handle.path, condition=named("DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED", colName=numbered[0]))
         check_enforceable(parsed, handle.path)
-        check_columns(
-            self._session(), schema, self._properties, handle.path, "CREATE TABLE" if self._mode in ("create", "createIfNotExists") else "REPLACE TABLE"
-        )
+        statement = "CREATE TABLE" if self._mode in ("create", "createIfNotExists") else "REPLACE TABLE"
+        check_columns(self._session(), schema, self._properties, handle.path, statement)
 
     def _check_same(self, handle: Handle) -> None:
         """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""

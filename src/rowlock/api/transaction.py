@@ -95,14 +95,8 @@ class OpenTransaction:
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
-        return Receipt(
-            version=None,
-            read_version=self.txn.read_version,
-            txn_id=self.txn.txn_id,
-            operation=operation,
-            already_committed=self.txn.already_committed,
-            metrics=metrics,
-        )
+        txn = self.txn
+        return Receipt(None, txn.read_version, txn.txn_id, operation, already_committed=txn.already_committed, metrics=metrics)
 
     def will_read(self) -> None:
         """Waits before the transaction reads the table as a whole."""

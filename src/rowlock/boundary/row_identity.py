@@ -80,9 +80,8 @@ def assign_row_ids(adds: Sequence[AddFile], head: Snapshot, count: Callable[[Add
 
     Called again for every put, since another writer may have taken the ids meanwhile.
     """
-    return assign_row_ids_under(
-        head.protocol, head.metadata, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=count
-    )
+    mark = row_tracking.high_water_mark(head.domains, head.table)
+    return assign_row_ids_under(head.protocol, head.metadata, adds, mark=mark, version=head.version + 1, count=count)
 
 
 def assign_row_ids_under(

@@ -25,9 +25,8 @@ def prepare(console: Console) -> Archive:
     """Writes the archive and prints its path.  Raises RowlockError if this machine's Java cannot write one."""
     ensure_java()
     with tempfile.TemporaryDirectory(prefix="rowlock-prepare-") as folder, console.status("Spark runs some statements and writes down its classes"):
-        done = subprocess.run(
-            [sys.executable, "-m", "rowlock.cli.prepare", folder], cwd=folder, capture_output=True, text=True, timeout=_MOST_SECONDS, check=False
-        )
+        command = [sys.executable, "-m", "rowlock.cli.prepare", folder]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_MOST_SECONDS, check=False)
     written = archive()
     if done.returncode or written is None:
         raise RowlockError(f"no class archive was written: {(done.stderr.strip().splitlines() or ['the process printed nothing'])[-1]}")

@@ -60,14 +60,7 @@ def cdc_file(action: AddCdcFile, table: str) -> AddFile:
     """A change data file as a data file."""
     raw = action.raw
     try:
-        return AddFile(
-            path=paths.decode(str(raw["path"])),
-            partition_values=dict(raw.get("partitionValues") or {}),
-            size_bytes=int(raw["size"]),
-            modification_time_ms=0,
-            data_change=False,
-            stats=None,
-        )
+        return AddFile(paths.decode(str(raw["path"])), dict(raw.get("partitionValues") or {}), int(raw["size"]), 0, data_change=False, stats=None)
     except (KeyError, TypeError, ValueError) as e:
         raise CorruptLog(f"A cdc action cannot be read: {e}", table=table) from e
 
@@ -76,13 +69,5 @@ def _removed_file(action: RemoveFile, version: int, table: str) -> AddFile:
     """The file that a remove names, as it was."""
     if action.partition_values is None:
         raise CorruptLog(f"Version {version} removes {action.path} without its partition values, so its rows cannot be shown", table=table, version=version)
-    return AddFile(
-        path=action.path,
-        partition_values=action.partition_values,
-        size_bytes=action.size_bytes or 0,
-        modification_time_ms=0,
-        data_change=True,
-        stats=action.stats,
-        deletion_vector=action.deletion_vector,
-        log_path=action.log_path,
-    )
+    size_bytes, vector = action.size_bytes or 0, action.deletion_vector
+    return AddFile(action.path, action.partition_values, size_bytes, 0, True, action.stats, vector, log_path=action.log_path)

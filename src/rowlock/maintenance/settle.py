@@ -72,10 +72,10 @@ def settle_by_hand(state: SharedState, txn_id: str, outcome: Literal["committed"
             raise
         prepared = Prepared(version, txn_id, Home("", None, "", version), 0)
     else:
-        raise InvalidInput(
-            f"the log of {prepared.home.table}, which decides transaction {txn_id}, can be read, and it alone decides: run the command without --txn and --as",
-            table=state.store.root,
+        text = (
+            f"the log of {prepared.home.table}, which decides transaction {txn_id}, can be read, and it alone decides: run the command without --txn and --as"
         )
+        raise InvalidInput(text, table=state.store.root)
     assert prepared is not None
     close(state, prepared, BY_HAND if outcome == "committed" else ABORTED)
     return settled_as(state, prepared)

@@ -112,6 +112,5 @@ def _column(column: Any, old: StructField, new: StructField) -> Any:
     for f in new.type.fields:
         before = _matching_field(old.type, f)
         parts.append(pa.nulls(len(held), _nullable(f)) if before is None else _column(pc.struct_field(held, [old.type.fields.index(before)]), before, f))
-    return pa.StructArray.from_arrays(
-        parts, fields=[pa.field(f.name, p.type, True) for f, p in zip(new.type.fields, parts, strict=True)], mask=pc.is_null(held)
-    )
+    fields = [pa.field(f.name, p.type, True) for f, p in zip(new.type.fields, parts, strict=True)]
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=pc.is_null(held))

@@ -81,9 +81,8 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
     """
     partitions = snapshot.metadata.partition_columns
     stored = names_in_files(snapshot)
-    paths_in_files = (
-        (path, snapshot.schema.physical_path(path) if is_mapped(snapshot.metadata.configuration) else path) for path in _demanding_paths((), snapshot.schema)
-    )
+    mapped = is_mapped(snapshot.metadata.configuration)
+    paths_in_files = ((path, snapshot.schema.physical_path(path) if mapped else path) for path in _demanding_paths((), snapshot.schema))
     required = [(lower_case(in_file), path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
     valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
     for file in files:

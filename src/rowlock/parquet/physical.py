@@ -101,9 +101,8 @@ def _stripped(column: Any) -> Any:
     if not _holds_void(column.type):
         return column
     present = [n for n, f in enumerate(column.type) if not pa.types.is_null(f.type)]
-    return pa.StructArray.from_arrays(
-        [_stripped(pc.struct_field(column, [n])) for n in present], fields=list(_stripped_type(column.type)), mask=pc.is_null(column)
-    )
+    parts = [_stripped(pc.struct_field(column, [n])) for n in present]
+    return pa.StructArray.from_arrays(parts, fields=list(_stripped_type(column.type)), mask=pc.is_null(column))
 
 
 def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:

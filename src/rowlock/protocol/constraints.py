@@ -65,9 +65,8 @@ def _invariants(schema: StructType, table: str | None) -> list[Check]:
         try:
             expression = orjson.loads(text)["expression"]["expression"]
         except (orjson.JSONDecodeError, KeyError, TypeError) as e:
-            raise UnsupportedFeature(
-                f"the invariant of column {'.'.join(path)} has an unknown form: {text}", feature="invariants", access="write", table=table
-            ) from e
+            why = f"the invariant of column {'.'.join(path)} has an unknown form: {text}"
+            raise UnsupportedFeature(why, feature="invariants", access="write", table=table) from e
         out.append(Check(f"EXPRESSION({expression})", str(expression)))
     return out
 

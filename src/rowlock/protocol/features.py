@@ -293,9 +293,8 @@ def with_versions(protocol: Protocol, reader: int, writer: int) -> Protocol:
     Raises InvalidInput for versions that do not exist or do not go together.
     """
     if not (1 <= reader <= MAX_READER_VERSION and 1 <= writer <= MAX_WRITER_VERSION):
-        raise InvalidInput(
-            f"there is no protocol with reader version {reader} and writer version {writer}: reader versions are 1 to {MAX_READER_VERSION}, writer versions 1 to {MAX_WRITER_VERSION}"
-        )
+        text = f"there is no protocol with reader version {reader} and writer version {writer}: reader versions are 1 to {MAX_READER_VERSION}, writer versions 1 to {MAX_WRITER_VERSION}"
+        raise InvalidInput(text)
     if writer < {1: 1, 2: 5, 3: 7}[reader]:
         raise InvalidInput(f"reader version {reader} needs writer version {5 if reader == 2 else 7} or above, not {writer}")
     asked = Protocol(reader, writer, frozenset() if reader == 3 else None, frozenset() if writer == 7 else None)

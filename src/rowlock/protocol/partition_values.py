@@ -176,9 +176,8 @@ def serialize(value: Any, type_: DataType) -> str | None:
 
 def not_utf8(value: bytes, type_: DataType) -> InvalidInput:
     """The error for a partition value that is not valid UTF-8: the log is JSON and holds partition values as text."""
-    return InvalidInput(
-        f"a {type_name(type_)} partition value must be UTF-8, and {value!r} is not: store it in a column that the table is not partitioned by, or as its hex()"
-    )
+    problem = f"a {type_name(type_)} partition value must be UTF-8, and {value!r} is not"
+    return InvalidInput(f"{problem}: store it in a column that the table is not partitioned by, or as its hex()")
 
 
 def _serialize_primitive(value: Any, name: str) -> str:

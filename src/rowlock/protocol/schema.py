@@ -264,9 +264,8 @@ def type_from_json(raw: Any, table: str | None = None) -> DataType:
         return _primitive_from(raw, table)
     kind = raw["type"]
     if kind == "struct":
-        return StructType(
-            tuple(StructField(f["name"], type_from_json(f["type"], table), bool(f.get("nullable", True)), f.get("metadata") or {}) for f in raw["fields"])
-        )
+        fields = (StructField(f["name"], type_from_json(f["type"], table), bool(f.get("nullable", True)), f.get("metadata") or {}) for f in raw["fields"])
+        return StructType(tuple(fields))
     if kind == "array":
         return ArrayType(type_from_json(raw["elementType"], table), bool(raw.get("containsNull", True)))
     if kind == "map":

@@ -124,11 +124,9 @@ def heads_together(states: Sequence[SharedState], *, to_read: bool = False) -> l
         if not any(threads.side_by_side(lambda pair: _has_moved(*pair), list(zip(states, heads, strict=True)), limits().request_threads)):
             return [shown for _, shown in heads]
         clock.back_off(n, clock.CONFLICT)
-    raise DeltaConcurrentModificationException(
-        f"{len(states)} tables could not be read as of one instant: in each of {_ROUNDS} rounds one of them was committed to meanwhile.",
-        table=states[0].store.root,
-        remedy="Try again when fewer writers are at work, or read fewer tables at once.",
-    )
+    text = f"{len(states)} tables could not be read as of one instant: in each of {_ROUNDS} rounds one of them was committed to meanwhile."
+    remedy = "Try again when fewer writers are at work, or read fewer tables at once."
+    raise DeltaConcurrentModificationException(text, table=states[0].store.root, remedy=remedy)
 
 
 def heads_at(states: Sequence[SharedState], timestamps_ms: Sequence[int]) -> list[Snapshot]:

@@ -139,11 +139,9 @@ def _check_type(target: Target, path: tuple[str, ...], known: StructField, wante
     """Raises SchemaMismatch for a type that Spark alters no column to, whatever the table is; `at` is the one that the statement says."""
     table = dotted(target.whole_name)
     if isinstance(at, StructType | schemas.ArrayType | schemas.MapType) and known.type != schemas.PrimitiveType(schemas.VOID):
-        raise SchemaMismatch(
-            f"Column {dotted(path)} becomes no {type_name(at, sql=True)} as a whole: ALTER COLUMN names what of it gets another type, by `element`, `key`, `value` and fields",
-            table=target.path,
-            condition=named(f"CANNOT_UPDATE_FIELD.{type(at).__name__.removesuffix('Type').upper()}_TYPE", table=table, fieldName=dotted(path)),
-        )
+        text = f"Column {dotted(path)} becomes no {type_name(at, sql=True)} as a whole: ALTER COLUMN names what of it gets another type, by `element`, `key`, `value` and fields"
+        condition = named(f"CANNOT_UPDATE_FIELD.{type(at).__name__.removesuffix('Type').upper()}_TYPE", table=table, fieldName=dotted(path))
+        raise SchemaMismatch(text, table=target.path, condition=condition)
     before, after = (schema_json(nullable(StructType((f,)))) for f in (known, wanted))
     if known.type == wanted.type or target.nodes.bridge.can_up_cast(before, after):
         return
@@ -207,12 +205,8 @@ def _path(target: Target, column: Any) -> tuple[str, ...]:
 def comment(target: Target, plan: Any) -> None:
     """COMMENT ON TABLE ... IS text, or NULL."""
     text = str(plan.comment()) or None
-    creation.change_metadata(
-        target.handle.state,
-        "SET TBLPROPERTIES",
-        {"properties": {"comment": text or ""}},
-        lambda head: replace(head.metadata, description=text),
-    )
+    parameters = {"properties": {"comment": text or ""}}
+    creation.change_metadata(target.handle.state, "SET TBLPROPERTIES", parameters, lambda head: replace(head.metadata, description=text))
 
 
 def rename_table(target: Target, plan: Any) -> None:

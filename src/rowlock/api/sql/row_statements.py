@@ -60,9 +60,8 @@ def merge(target: Target, plan: Any) -> DataFrame:
         assigned = None if kind == "delete" or whole else _assignments(target, action.assignments(), values, inserts=kind == "insert")
         return Clause(kind, condition, assigned, all_columns=whole)
 
-    matched, inserted, alone = (
-        tuple(map(clause, nodes.items(actions))) for actions in (plan.matchedActions(), plan.notMatchedActions(), plan.notMatchedBySourceActions())
-    )
+    groups = plan.matchedActions(), plan.notMatchedActions(), plan.notMatchedBySourceActions()
+    matched, inserted, alone = (tuple(map(clause, nodes.items(actions))) for actions in groups)
     clauses = Clauses(matched, inserted, alone, values_from=values.frames)
     evolves = bool(plan.withSchemaEvolution())
     return DeltaMergeBuilder(table._runner, table._receipts, source, on, table._alias, clauses, evolves=evolves).execute()

@@ -249,9 +249,8 @@ class Walk:
             condition = named("DELTA_SOURCE_TABLE_IGNORE_CHANGES", file=adds[0].path, version=commit.version, dataPath=self._shown.table)
         else:
             how = "Set ignoreDeletes or skipChangeCommits to true to read on, or read the change data feed (readChangeFeed)"
-            condition = named(
-                "DELTA_SOURCE_IGNORE_DELETE", removedFile=next((r.path for r in commit.removes), ""), version=commit.version, dataPath=self._shown.table
-            )
+            first = next((r.path for r in commit.removes), "")
+            condition = named("DELTA_SOURCE_IGNORE_DELETE", removedFile=first, version=commit.version, dataPath=self._shown.table)
         text = f"Version {commit.version} {what}, which a stream of rows cannot show. {how}"
         raise InvalidInput(text, table=self._shown.table, version=commit.version, condition=condition)
 

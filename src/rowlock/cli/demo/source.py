@@ -53,9 +53,8 @@ def read(source: Path) -> pl.DataFrame:
             if source.is_dir()
             else "is of no known kind"
         )
-        raise InvalidInput(
-            f"{source} {problem}. --source takes one CSV, JSON or Parquet file (.csv, .tsv, .json, .jsonl, .ndjson, .parquet; CSV also .gz or .zip), or a folder of one kind."
-        )
+        text = f"{source} {problem}. --source takes one CSV, JSON or Parquet file (.csv, .tsv, .json, .jsonl, .ndjson, .parquet; CSV also .gz or .zip), or a folder of one kind."
+        raise InvalidInput(text)
     reader = READERS[kinds.pop() or ""]
     parts = [_read_one(path, reader) for path in files]
     try:
@@ -78,9 +77,8 @@ def check_key(rows: pl.DataFrame, key: tuple[str, ...]) -> None:
     doubled = rows.group_by(key).len().filter(pl.col("len") > 1)
     if len(doubled):
         sample = ", ".join(f"{name}={value}" for name, value in doubled.select(key).sort(key).row(0, named=True).items())
-        raise InvalidInput(
-            f"The key {', '.join(key)} is not unique: {len(doubled):,} values occur more than once, such as {sample}. Add columns to --key, or remove the duplicates."
-        )
+        text = f"The key {', '.join(key)} is not unique: {len(doubled):,} values occur more than once, such as {sample}. Add columns to --key, or remove the duplicates."
+        raise InvalidInput(text)
 
 
 def _kind(path: Path) -> str | None:

@@ -114,9 +114,8 @@ def _seconds_by(history: History) -> list[tuple[str, int, float, list[tuple[str,
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("rowlock.cli.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    loader = PackageLoader("rowlock.cli.report", "templates")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "printable": printable,
         "n": lambda number: f"{number:,}",

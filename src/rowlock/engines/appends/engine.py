@@ -73,9 +73,8 @@ def _refuse_conditions(snapshot: Snapshot) -> None:
 
 def _refusal(check: Check, snapshot: Snapshot) -> UnsupportedFeature:
     text = f"its rows must meet {check.name}: {check.expression}, which is Spark's SQL"
-    return UnsupportedFeature(
-        f"rows cannot be appended to this table without Spark: {text}; use rowlock.write(df, path)", feature=check.feature, access="write", table=snapshot.table
-    )
+    text = f"rows cannot be appended to this table without Spark: {text}; use rowlock.write(df, path)"
+    return UnsupportedFeature(text, feature=check.feature, access="write", table=snapshot.table)
 
 
 @dataclass(slots=True)

@@ -61,9 +61,8 @@ class Streamed:
         """
         if self._reader is None:
             if self._kept is None:
-                raise InvalidInput(
-                    "The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table"
-                )
+                text = "The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table"
+                raise InvalidInput(text)
             yield from self._kept
             return
         reader, self._reader, kept_bytes = _taken(self._reader), None, 0

@@ -175,10 +175,8 @@ class Name:
         self._catalog.createTable(self._new_entry(folder, managed), True, False)
         entry = self.entry()
         if entry is None or entry.folder is None or _without_slash(entry.folder) != _without_slash(canonical(folder)):
-            raise NameTaken(
-                f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only",
-                table=folder,
-            )
+            text = f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only"
+            raise NameTaken(text, table=folder)
 
     def point_to(self, folder: str, *, managed: bool) -> None:
         """Makes the entry that is there stand for this folder."""

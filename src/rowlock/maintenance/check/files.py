@@ -51,9 +51,8 @@ def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footer
     seen = sum(size != -1 for size in sizes)
     counts = {"live files": len(adds), "files": seen, "vector files": len(vectors), "vectors": len(with_vector), "footers": len(sampled)}
     missing = [a.path for a, size in zip(examined, sizes, strict=True) if size is None]
-    other = [
-        (a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in zip(examined, sizes, strict=True) if size not in (None, -1, a.size_bytes)
-    ]
+    wrong = [(a, size) for a, size in zip(examined, sizes, strict=True) if size not in (None, -1, a.size_bytes)]
+    other = [(a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in wrong]
     findings = [
         *of_files("file-missing", "data files of the newest version are missing", [(path, "") for path in missing]),
         *of_files("file-of-another-size", "data files differ in size from the log", other),

@@ -102,9 +102,8 @@ def finding(code: str, text: str, versions: Iterable[int] = (), files: Iterable[
 
 def of_files(code: str, what: str, problems: Sequence[tuple[str, str]]) -> list[Finding]:
     """One finding about files, each with its problem; none without files."""
-    named = ", ".join(f"{path} ({why})" if why else path for path, why in problems[:_NAMED]) + (
-        f" and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
-    )
+    more = f" and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
+    named = ", ".join(f"{path} ({why})" if why else path for path, why in problems[:_NAMED]) + more
     return [finding(code, f"{what} ({len(problems):,}): {named}", files=(path for path, _ in problems))] if problems else []
 
 

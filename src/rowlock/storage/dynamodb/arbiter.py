@@ -131,20 +131,15 @@ class ArbitratedStore:
         if version == 0:
             old = self.entries.get(self.table_path, f"{0:020d}.json")
             if old is not None and old.complete and self.inner.head(old.key) is None:
-                raise InvalidInput(
-                    f"the DynamoDB table {self.entries.name} still has entries of an earlier table at {self.table_path}. If that table is gone for good, delete them with `rowlock arbiter forget` and its path",
-                    table=self.root,
-                )
+                text = f"the DynamoDB table {self.entries.name} still has entries of an earlier table at {self.table_path}. If that table is gone for good, delete them with `rowlock arbiter forget` and its path"
+                raise InvalidInput(text, table=self.root)
             return
         before = self.entries.get(self.table_path, f"{version - 1:020d}.json")
         if before is not None and not before.complete:
             self._finish(before)
         elif self.inner.head(names.commit_key(version - 1)) is None:
-            raise ConcurrentWriteException(
-                f"Version {version} cannot be committed: version {version - 1} is not in the log, which was cleaned up or recreated while this transaction waited. Nothing was committed.",
-                table=self.root,
-                remedy="Run the statement again.",
-            )
+            text = f"Version {version} cannot be committed: version {version - 1} is not in the log, which was cleaned up or recreated while this transaction waited. Nothing was committed."
+            raise ConcurrentWriteException(text, table=self.root, remedy="Run the statement again.")
 
     def publish(self, entry: Entry, data: bytes) -> PutOutcome:
         """Copies a claimed commit to its place, and marks its entry complete; Unknown where its file could not be written, which others will finish."""

@@ -96,13 +96,8 @@ def entry_of(item: Mapping[str, Any]) -> Entry:
     """The entry that a row holds; raises CorruptLog if the row has another layout."""
     try:
         expires = item.get("expireTime")
-        return Entry(
-            item["tablePath"]["S"],
-            item["fileName"]["S"],
-            item["tempPath"]["S"],
-            item["complete"]["S"] == "true",
-            None if expires is None else int(expires["N"]),
-        )
+        table, file, temporary = (item[name]["S"] for name in ("tablePath", "fileName", "tempPath"))
+        return Entry(table, file, temporary, item["complete"]["S"] == "true", None if expires is None else int(expires["N"]))
     except (KeyError, TypeError, ValueError) as e:
         where = {name: (item.get(name) or {}).get("S") for name in ("tablePath", "fileName")}
         raise CorruptLog(f"an entry of the DynamoDB arbiter cannot be read: {type(e).__name__}: {e}", table=where["tablePath"], file=where["fileName"]) from e
@@ -238,9 +233,8 @@ def raise_for(error: Exception, table: str, what: str) -> NoReturn:
         if code in _TRANSIENT or status >= 500 or error.response.get("ResponseMetadata", {}).get("RetryAttempts"):
             raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} failed: {code or status}") from error
         if code == "ResourceNotFoundException":
-            raise InvalidInput(
-                f"there is no DynamoDB table {table} to arbitrate commits: create it with `rowlock arbiter create`, or name another with DELTA_DYNAMO_TABLE_NAME"
-            ) from None
+            text = f"there is no DynamoDB table {table} to arbitrate commits: create it with `rowlock arbiter create`, or name another with DELTA_DYNAMO_TABLE_NAME"
+            raise InvalidInput(text) from None
         if code in _DENIED:
             raise StorageError(f"DynamoDB denies {what} on the table {table}: {code}; check the credentials and their permissions") from None
         raise StorageError(f"{what} on the DynamoDB table {table} failed: {code}: {error.response.get('Error', {}).get('Message', '')}") from error

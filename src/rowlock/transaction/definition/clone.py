@@ -85,9 +85,8 @@ def _check_places(source: Snapshot, target: ObjectStore) -> None:
     if real_place(source.table) == place:
         filled = named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE") if len(source.files) else None
         raise InvalidInput("A table cannot be cloned onto itself: name another place", table=target.root, condition=filled)
-    folders = {real_place(paths.join(source.table, f.path)).rpartition("/")[0] for f in source.files.adds() if paths.is_absolute(f.path)} | {
-        real_place(source.table)
-    }
+    folders = {real_place(paths.join(source.table, f.path)).rpartition("/")[0] for f in source.files.adds() if paths.is_absolute(f.path)}
+    folders.add(real_place(source.table))
     for folder in sorted(folders):
         if _is_below(folder, place):
             raise _nested(folder, place, target.root)
@@ -101,10 +100,8 @@ def _is_below(place: str, folder: str) -> bool:
 
 
 def _nested(inner: str, outer: str, table: str) -> InvalidInput:
-    return InvalidInput(
-        f"The clone and the tables whose files it names cannot lie in each other's folders, where VACUUM deletes what it does not know: {inner} is below {outer}",
-        table=table,
-    )
+    text = f"The clone and the tables whose files it names cannot lie in each other's folders, where VACUUM deletes what it does not know: {inner} is below {outer}"
+    return InvalidInput(text, table=table)
 
 
 def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Metadata:

@@ -218,9 +218,8 @@ def widened(metadata: Metadata, schema: StructType, table: str) -> Metadata:
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
     """The protocol of a new table with this metadata."""
     schema = schemas.parse_schema(metadata.schema_string)
-    return features.supporting(
-        features.protocol_for_new_table(metadata.configuration, clustered=clustered, columns=features.features_of_columns(schema)), metadata
-    )
+    plain = features.protocol_for_new_table(metadata.configuration, clustered=clustered, columns=features.features_of_columns(schema))
+    return features.supporting(plain, metadata)
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
@@ -278,9 +277,8 @@ def create_from(
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
     domains = marks if clustered is None else (clustered, *marks)
     txn_id = clock.new_id()
-    info = with_commit_timestamp(
-        commit_info(operation, parameters, txn_id, read_version=None, blind=operation != "CONVERT", metrics=metrics), metadata.configuration, None
-    )
+    info = commit_info(operation, parameters, txn_id, read_version=None, blind=operation != "CONVERT", metrics=metrics)
+    info = with_commit_timestamp(info, metadata.configuration, None)
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
     return commit(NewTable(state, info, actions, metrics))
 
@@ -338,11 +336,8 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
 def _check_row_ids(head: Snapshot) -> None:
     """Raises where rows have no row ids: from the moment that row tracking is enabled readers may ask for them."""
     if (bare := next((f.path for f in head.files.adds() if f.base_row_id is None), None)) is not None:
-        raise StatementRefused(
-            f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first, unless the feature is being dropped",
-            what=row_tracking.ENABLED,
-            table=head.table,
-        )
+        text = f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first, unless the feature is being dropped"
+        raise StatementRefused(text, what=row_tracking.ENABLED, table=head.table)
 
 
 def refuse_uncounted(file: AddFile) -> int:

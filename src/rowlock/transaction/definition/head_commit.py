@@ -244,6 +244,5 @@ class HeadCommit(Single):
         phases.failed(self.state.store.root, self.operation, error)
         if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
             with failed_attempt.never_in_the_way(self.state.store.root):
-                failed_attempt.hand_over(
-                    self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {"definition": not self._judged}
-                )
+                account, does = self.receipt(None).record(), {"definition": not self._judged}
+                failed_attempt.hand_over(self, self.head.version, error, self.operation, self.parameters, account, does)

@@ -143,12 +143,8 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str
     if covered >= version and ours is not None and (after is None or after.modified_ms < ours.modified_ms) and not (version == 0 and _makes_table(log)):
         raise _cleaned_up(log, max(covered, *commits), version) if sure else unknown(txn_id, log.table, version)
     if before is None and (0 <= covered < version - 1 or covered < 0 < version):
-        raise CorruptLog(
-            f"version {version - 1} disappeared while version {version} was put after it: the table was created again meanwhile. Delete the file, which belongs to the table that was there before",
-            table=log.table,
-            version=version,
-            file=names.commit_key(version),
-        )
+        text = f"version {version - 1} disappeared while version {version} was put after it: the table was created again meanwhile. Delete the file, which belongs to the table that was there before"
+        raise CorruptLog(text, table=log.table, version=version, file=names.commit_key(version))
 
 
 def _makes_table(log: TableLog) -> bool:

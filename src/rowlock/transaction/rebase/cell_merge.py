@@ -228,12 +228,8 @@ def _satisfying(block: RowBlock, engine: Engine, head: Snapshot, report: Callabl
             report(start, str(e))
             return np.zeros(1, np.bool_)
     first = np.arange(block.num_rows) < block.num_rows // 2
-    return np.concatenate(
-        [
-            _satisfying(engine.keep(block, first), engine, head, report, start),
-            _satisfying(engine.keep(block, ~first), engine, head, report, start + int(first.sum())),
-        ]
-    )
+    halves = (first, start), (~first, start + int(first.sum()))
+    return np.concatenate([_satisfying(engine.keep(block, half), engine, head, report, begin) for half, begin in halves])
 
 
 def _at_head(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
@@ -271,9 +267,8 @@ def _superseded(
     changed = np.flatnonzero(touched.changed)[:REPORTED]
     if not len(changed):
         return tuple(out)
-    theirs = engine.differing(
-        engine.rows_at(touched.before.take(changed), snapshot=known), engine.rows_at(touched.after.take(changed), snapshot=head), snapshot=head
-    )
+    before, after = engine.rows_at(touched.before.take(changed), snapshot=known), engine.rows_at(touched.after.take(changed), snapshot=head)
+    theirs = engine.differing(before, after, snapshot=head)
     for i, n in enumerate(changed):
         row_id, version = int(touched.ids[n]), int(touched.version[n])
         columns = _columns(theirs, i)

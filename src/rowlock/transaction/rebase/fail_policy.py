@@ -73,9 +73,8 @@ def check_rows(txn: Pending, effects: Effects, winners: Sequence[Commit], delta:
     """
     engine = txn.table.statement_engine
     lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(effects.tombstones[s.path]) if s.path in effects.tombstones else None)]
-    fresh = engine.propagate(
-        txn.program, effects, delta.gone, delta.born, snapshot=head, lost_matches=LostMatches(effects, delta.gone_by_path(), engine.provenance)
-    )
+    matches = LostMatches(effects, delta.gone_by_path(), engine.provenance)
+    fresh = engine.propagate(txn.program, effects, delta.gone, delta.born, snapshot=head, lost_matches=matches)
     files = {s.path: s.file for s in delta.born}
     won = [Slice(files[p], only=t) for p, t in fresh.tombstones.items() if t]
     old = _with_keys(engine.sample(lost, None, snapshot=txn.base) if lost else [])

@@ -124,10 +124,9 @@ def _merge_cells(txn: Pending, attempt: Attempt, staged: Staged, winners: list[C
     delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
     if rewritten and any(s.path in staged.effects.tombstones for s in delta.gone):  # row ids of the lost commits may have been assigned to other rows
         raise fail_policy.error_of(txn, log_chain.rewritten_log(txn.read, head))
+    engine, vector_of = txn.table.statement_engine, txn.table.state.vectors.of
     try:
-        done = cell_merge.merge(
-            staged.effects, delta, winners, engine=txn.table.statement_engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of
-        )
+        done = cell_merge.merge(staged.effects, delta, winners, engine=engine, base=txn.base, head=head, vector_of=vector_of)
     except cell_merge.RewrittenWithoutIds as e:
         raise fail_policy.error_of(txn, e.conflict) from None
     if done.hit is not None:

@@ -228,14 +228,5 @@ class Attempt:
         self.overwritten: list[SupersededRow] = []
 
     def receipt(self, txn: Pending, version: int | None, metrics: Mapping[str, int], rewritten: Rewritten | None = None) -> Receipt:
-        counts = {**vars(self), "conflicts": tuple(self.conflicts), "overwritten": tuple(self.overwritten)}
-        return Receipt(
-            version=version,
-            read_version=txn.read_version,
-            txn_id=txn.txn_id,
-            metrics=dict(metrics),
-            seconds=dict(txn.watch.seconds),
-            rewritten=rewritten,
-            ways=txn.ways,
-            **counts,
-        )
+        counts = {**vars(self), "conflicts": tuple(self.conflicts), "overwritten": tuple(self.overwritten), "metrics": dict(metrics), "rewritten": rewritten}
+        return Receipt(version, txn.read_version, txn.txn_id, seconds=dict(txn.watch.seconds), ways=txn.ways, **counts)

@@ -115,9 +115,8 @@ def files_of(rows: DataFrame, location: str, table: str) -> list[ObjectMeta]:
         wanted = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in _COLUMNS.fields)
         text = f"An inventory has the columns {wanted}; this one has {rows.schema.simpleString()[7:-1]}"
         raise InvalidInput(text, table=table, condition=named("DELTA_INVALID_INVENTORY_SCHEMA", expectedSchema=wanted))
-    below = rows.where(
-        F.startswith(F.col("path"), F.lit(f"{location}/")) & ~F.col("isDir") & F.col("length").isNotNull() & F.col("modificationTime").isNotNull()
-    )
+    is_file = ~F.col("isDir") & F.col("length").isNotNull() & F.col("modificationTime").isNotNull()
+    below = rows.where(F.startswith(F.col("path"), F.lit(f"{location}/")) & is_file)
     found = to_arrow(below.select(F.substring("path", len(location) + 2, 2**31 - 1).alias("path"), "length", "modificationTime"))
     return [ObjectMeta(*row) for row in zip(*(c.to_pylist() for c in found.columns), strict=True)]
 

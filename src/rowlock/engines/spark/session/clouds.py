@@ -101,10 +101,8 @@ def check_connector(spark: SparkSession, store: ObjectStore) -> None:
     assert jvm is not None
     package = _PACKAGES[address.kind].format(hadoop=jvm.org.apache.hadoop.util.VersionInfo.getVersion())
     short = {"s3": "s3", "gcs": "gs", "azure": "az"}[address.kind]
-    raise InvalidInput(
-        f"This Spark session has no connector for {address.root.partition(':')[0]}: tables. Start one that has: rowlock.spark(stores=['{short}']), or with spark.jars.packages={package}",
-        table=store.root,
-    )
+    text = f"This Spark session has no connector for {address.root.partition(':')[0]}: tables. Start one that has: rowlock.spark(stores=['{short}']), or with spark.jars.packages={package}"
+    raise InvalidInput(text, table=store.root)
 
 
 def session_settings(store: ObjectStore) -> dict[str, str]:
@@ -125,10 +123,8 @@ def session_settings(store: ObjectStore) -> dict[str, str]:
 def _s3(address: Address, settings: Settings) -> dict[str, str]:
     config, prefix = settings.config, f"fs.s3a.bucket.{address.bucket}."
     if settings.profile is not None:
-        raise InvalidInput(
-            f"Spark cannot take on the AWS profile {settings.profile!r}, whose keys are fetched: export them, `eval $(aws configure export-credentials --profile {settings.profile} --format env)`",
-            table=address.root,
-        )
+        text = f"Spark cannot take on the AWS profile {settings.profile!r}, whose keys are fetched: export them, `eval $(aws configure export-credentials --profile {settings.profile} --format env)`"
+        raise InvalidInput(text, table=address.root)
     out: dict[str, str] = {}
     if endpoint := config.get("endpoint"):
         hosted = config.get("virtual_hosted_style_request", "").lower() in ("true", "1")

@@ -87,11 +87,8 @@ class Classes:
             compiler.cook(file.name, self._jvm.java.io.StringReader(java_of(self._spark.version, file.read_text(encoding="utf-8"))))
             classes = {name: bytes(code) for name, code in entries(compiler.getBytecodes()).items()}
         except Exception as e:
-            raise UnsupportedFeature(
-                f"Spark {self._spark.version} could not compile Rowlock's Java source {file.name}, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text). {e}",
-                feature="rowlock.enable",
-                access="write",
-            ) from e
+            text = f"Spark {self._spark.version} could not compile Rowlock's Java source {file.name}, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text). {e}"
+            raise UnsupportedFeature(text, feature="rowlock.enable", access="write") from e
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as jar:
             for name, code in classes.items():

@@ -115,12 +115,8 @@ class Guard:
             return
         statement = statement_name(name)
         if name.startswith(_OF_DELTA_SPARK):
-            refuse(
-                statement,
-                None,
-                "it is delta-spark's own, and spark.rowlock.delta gives Delta tables to Rowlock",
-                "Use rowlock.DeltaTable, or the statement in SQL",
-            )
+            why = "it is delta-spark's own, and spark.rowlock.delta gives Delta tables to Rowlock"
+            refuse(statement, None, why, "Use rowlock.DeltaTable, or the statement in SQL")
         if name not in CHECKED:
             refuse(statement, None, f"Rowlock does not know what the command {name} does to tables", "Run it on a session without Rowlock")
         short = class_name(command)

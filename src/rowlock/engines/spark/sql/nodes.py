@@ -434,12 +434,5 @@ def _column(nodes: Nodes, c: Any) -> NewColumn:
     if char_is_varchar(nodes.spark):
         text, held = as_varchar(text), as_varchar(held)
     type_ = parse_type(text) if text else _parse_datatype_json_string(held)
-    return NewColumn(
-        str(c.name()),
-        type_,
-        bool(c.nullable()),
-        nodes.option(c.comment()),
-        nodes.option(c.generationExpression()),
-        None if default is None else str(default.originalSQL()),
-        identity,
-    )
+    written = None if default is None else str(default.originalSQL())
+    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), written, identity)

@@ -123,10 +123,9 @@ def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, orde
     num_files = max(1, min(num_rows, -(-sum(map(_live_bytes, inputs)) // order.target_bytes)))
     if _is_for_arrow(evaluator, inputs):
         with suppress(Doubtful):
-            case_sensitive = evaluator.rows.case_sensitive
-            return _block(
-                *sort_rows(evaluator.store, inputs, living, snapshot, order, num_files, max_records=most_records(), case_sensitive=case_sensitive), order
-            )
+            most, case_sensitive = most_records(), evaluator.rows.case_sensitive
+            done = sort_rows(evaluator.store, inputs, living, snapshot, order, num_files, max_records=most, case_sensitive=case_sensitive)
+            return _block(*done, order)
     number = {s.path: n for n, s in enumerate(inputs)}
     frame = evaluator.live_frame(snapshot, inputs, address=True, ids=True, constants={_INPUT_NUMBER: (LongType(), lambda f: number[f.path])})
     rows = ordered_frame(frame, order, num_files, num_rows, [F.col(_INPUT_NUMBER), F.col(POSITION)])

@@ -187,9 +187,8 @@ def merge_statement(
     left, right = [*bridge.list(join.left().output()), *tables.address], [*bridge.list(join.right().output()), tables.source_row]
     condition = join.condition().get()
     resolver.check(condition)
-    matched, by_source, inserting = (
-        [c.resolved(tables, alias, root, source) for c in group] for group in (clauses.matched, clauses.not_matched_by_source, clauses.not_matched)
-    )
+    groups = clauses.matched, clauses.not_matched_by_source, clauses.not_matched
+    matched, by_source, inserting = ([c.resolved(tables, alias, root, source) for c in group] for group in groups)
     numbered = numbered_by(tables, (*matched, *by_source), inserting, snapshot)
     held, read = _pinned(evaluator, snapshot, source, pinned)
     read += tuple(version for frame in clauses.values_from for version in versions_read(evaluator, frame, snapshot.version))
