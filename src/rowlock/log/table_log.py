@@ -46,7 +46,7 @@ class TableLog:
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
-        self._commits: Cache[Commit] = Cache(COMMITS, _size_in_memory)
+        self._commits: Cache[Commit] = Cache(COMMITS, lambda commit: 2_048 + 4 * commit.size_bytes)  # about what it takes in memory
 
     @property
     def table(self) -> str:
@@ -275,11 +275,6 @@ class TableLog:
 def _cleaned_up(previous: Snapshot, newest: Snapshot) -> bool:
     """Whether a log that lost the commit of `previous` was merely cleaned up, rather than replaced by another log."""
     return newest.metadata.id == previous.metadata.id and newest.version - newest.commits_since_checkpoint >= previous.version
-
-
-def _size_in_memory(commit: Commit) -> int:
-    """The approximate size of a parsed commit in memory, in bytes."""
-    return 2_048 + 4 * commit.size_bytes
 
 
 def outside_the_log(timestamp_ms: int, times: Sequence[tuple[int, int]], zone: datetime.tzinfo | None, table: str) -> VersionNotFound:

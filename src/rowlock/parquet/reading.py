@@ -85,12 +85,8 @@ class DataFile:
         held = columns_by_id(there, snapshot, own) if by_id else columns_in(there, snapshot, own, case_sensitive=case_sensitive)
         self._names, self.given = list(held), list(held.values())
         self._schema = file_schema(snapshot, self._names)
-        self._spelled = pa.schema(
-            [
-                pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive, by_id=by_id))
-                for f, n in zip(self._schema, self.given, strict=True)
-            ]
-        )
+        pairs = [(there.field(n), f) for f, n in zip(self._schema, self.given, strict=True)]
+        self._spelled = pa.schema([pa.field(f.name, spelled_as(have.type, f.type, case_sensitive=case_sensitive, by_id=by_id)) for have, f in pairs])
         self._times = _DatesAndTimes(source)
         for have, f, n in zip(self._spelled, self._schema, self.given, strict=True):
             _check_type(have.type, f.type, f.name, self._times.is_int96(n))

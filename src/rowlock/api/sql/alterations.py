@@ -97,9 +97,8 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     if wanted is not None and place:
         wanted = replace(wanted, type=schema_edit.with_part(known.type, place, wanted.type), metadata={**known.metadata, **wanted.metadata})
     if wanted is not None and wanted.metadata.get(schemas.COLLATIONS) != known.metadata.get(schemas.COLLATIONS):
-        condition = named(
-            "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=dotted(path), oldField=type_name(known.type, sql=True).upper(), newField=str(type_.sql())
-        )
+        old = type_name(known.type, sql=True).upper()
+        condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=dotted(path), oldField=old, newField=str(type_.sql()))
         raise SchemaMismatch(f"The collation of {dotted(path)} cannot be changed: compare with COLLATE in queries", table=target.path, condition=condition)
     if wanted is not None and len(path) > 1 and KEY in wanted.metadata:
         raise not_rebound(dotted(path), type_name(known.type, sql=True), wanted.metadata[KEY], target.path)

@@ -261,17 +261,11 @@ def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFram
     if "properties" in arguments:  # also where the table is there, which keeps its own
         with by_settings_of(spark):
             creation.check_properties(arguments["properties"], path)
-    by = _partition_columns(options)
+    by = [str(c) for c in orjson.loads(options.get("__partition_columns") or "[]")]  # which Spark hands over among the options
     if mode in ("Append", "Overwrite") and not arguments.get("overwrite_schema"):
         with contextlib.suppress(TableNotFound):  # a table that is made has the columns of the rows
             check_partitions(Handle(spark, path).state.refresh(), rows, by)
     frames.write(rows, path, mode=_MODES[mode], partition_by=by, **arguments)  # type: ignore[arg-type]
-
-
-def _partition_columns(options: dict[str, str]) -> list[str]:
-    """The columns of `partitionBy`, which Spark hands over among the options."""
-    held = options.get("__partition_columns")
-    return [str(c) for c in orjson.loads(held)] if held else []
 
 
 def stream_columns(spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:

@@ -170,15 +170,9 @@ def _make_with_rows(
     """Makes the table of a statement with a query, and gives it its name.  Raises InvalidInput for partitions and clustering columns at once."""
     if spec.partitions and spec.clusters:
         raise InvalidInput("A table is partitioned or clustered, not both", table=place.handle.path)
-    frames.make_with_rows(
-        place.handle,
-        rows,
-        Made(operation, list(spec.clusters), spec.comment, bool(place.managed)),
-        replaces=replaces,
-        partition_by=spec.partitions,
-        properties={**options.get("properties", {}), **spec.properties},
-        options=options,
-    )
+    made = Made(operation, list(spec.clusters), spec.comment, bool(place.managed))
+    properties = {**options.get("properties", {}), **spec.properties}
+    frames.make_with_rows(place.handle, rows, made, replaces=replaces, partition_by=spec.partitions, properties=properties, options=options)
     place.register()
 
 

@@ -91,13 +91,8 @@ class TrackingLog:
             configuration, protocol = fields.get("tableConfigurations"), fields.get("protocolJson")
             partitions = tuple(f["name"] for f in orjson.loads(fields["partitionSchemaJson"])["fields"])
             newest = self._snapshot.metadata
-            metadata = replace(
-                newest,
-                id=str(fields["tableId"]),
-                schema_string=str(fields["dataSchemaJson"]),
-                partition_columns=partitions,
-                configuration=newest.configuration if configuration is None else configuration,
-            )
+            metadata = replace(newest, id=str(fields["tableId"]), schema_string=str(fields["dataSchemaJson"]), partition_columns=partitions)
+            metadata = metadata if configuration is None else replace(metadata, configuration=configuration)
             shown = self._snapshot.protocol if protocol is None else action_json.protocol_from(orjson.loads(protocol)["protocol"])
             found = Tracked(int(fields["deltaCommitVersion"]), metadata, shown, str(fields["sourceMetadataPath"]), fields.get("previousMetadataSeqNum"))
         except (ValueError, KeyError, TypeError, AttributeError) as e:

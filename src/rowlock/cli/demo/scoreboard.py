@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -93,15 +93,13 @@ class Scoreboard:
         now = clock.monotonic_s()
         elapsed = now - (self._began or now)
         if self._live:
-            self._live.update(self._picture(elapsed))
+            line = f"{elapsed:4.0f} of {self.seconds:g} s" if elapsed <= self.seconds else "the last statements are finishing"
+            bar = ProgressBar(total=self.seconds, completed=min(elapsed, self.seconds), width=60)
+            self._live.update(Group(self.table(), bar, Text(line)))
         elif now - self._last_line >= PLAIN_LINE_EVERY_S:
             self._last_line = now
             done = ", ".join(f"{s.name} {s.commits}" for s in self.scores.values())
             self.console.print(f"{elapsed:4.0f} s  commits: {done}", highlight=False)
-
-    def _picture(self, elapsed: float) -> RenderableType:
-        line = f"{elapsed:4.0f} of {self.seconds:g} s" if elapsed <= self.seconds else "the last statements are finishing"
-        return Group(self.table(), ProgressBar(total=self.seconds, completed=min(elapsed, self.seconds), width=60), Text(line))
 
     def table(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

@@ -139,7 +139,8 @@ class Places:
         except StorageError as e:
             if self.is_own(path):
                 raise
-            self._close(path, e)
+            with self._lock:
+                self.closed[path] = str(e)
             return -1
 
     def find(self, path: str) -> tuple[ObjectStore, str] | None:
@@ -162,10 +163,6 @@ class Places:
     def is_own(self, path: str) -> bool:
         """Whether the path is in the table's own folder."""
         return not paths.is_absolute(paths.relative_to(self._store.root, path))
-
-    def _close(self, path: str, why: Exception) -> None:
-        with self._lock:
-            self.closed[path] = str(why)
 
 
 class NamedFiles:

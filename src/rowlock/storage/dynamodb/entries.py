@@ -171,16 +171,13 @@ class EntryTable:
                 taken = frozenset(i for i, reason in enumerate(cancelled.reasons) if reason.get("Code") == "ConditionalCheckFailed")
                 if not taken:  # others were at work on the same entries
                     return None
-                return frozenset() if self._is_created(entries) else taken  # an earlier request may have been carried out
+                # An earlier request may have been carried out.  It has created all of them, or none.
+                held = self.get(entries[0].table_path, entries[0].file_name)
+                return frozenset() if held is not None and held.temp_path == entries[0].temp_path else taken
             return frozenset()
 
         taken = _until_clear(TOGETHER_TRIES, attempt)
         return frozenset(range(len(entries))) if taken is None else taken  # others were at work each time: it was never carried out
-
-    def _is_created(self, entries: Sequence[Entry]) -> bool:
-        """Whether these very entries exist: all do, or none, since one request creates them."""
-        held = self.get(entries[0].table_path, entries[0].file_name)
-        return held is not None and held.temp_path == entries[0].temp_path
 
     def _put_if_absent(self, item: Mapping[str, Any]) -> dict[str, Any]:
         return {"TableName": self.name, "Item": item, **_IF_ABSENT}

@@ -188,14 +188,10 @@ def _check_not_keys(head: Snapshot, paths: Sequence[ColumnPath]) -> None:
         condition = named("DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN", columnList=by)
         text = f"The table is partitioned by {by}, which cannot be dropped"
         raise StatementRefused(text, what="dropping a partition column", table=head.table, condition=condition)
-    if clustered := [k for k in head.clustering_columns if any(_is_within(k, p) for p in paths)]:
+    if clustered := [k for k in head.clustering_columns if any(schemas.lower_case(k[: len(p)]) == schemas.lower_case(p) for p in paths)]:
         text = f"The table is clustered by {'.'.join(clustered[0])}, which cannot be dropped: ALTER TABLE ... CLUSTER BY other columns, or NONE, first"
         condition = named("DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN", columnList=".".join(clustered[0]))
         raise StatementRefused(text, what="dropping a clustering column", table=head.table, condition=condition)
-
-
-def _is_within(column: ColumnPath, path: ColumnPath) -> bool:
-    return schemas.lower_case(column[: len(path)]) == schemas.lower_case(path)
 
 
 def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[ColumnEdit]) -> Receipt:

@@ -41,8 +41,9 @@ def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
     sizes = {"numAddedBytes": sum(a.size_bytes for a in added), "numRemovedBytes": sum(r.size_bytes or 0 for r in removed)}
     if "merge" in kinds:
         written = {"numFiles": len(added)} if "append" in kinds else {}
+        read = [s.source_rows for s in txn.program if s.source_rows is not None]
         return {
-            **_source_rows(txn),
+            **({"numSourceRows": sum(read)} if read else {}),
             "numTargetRowsInserted": rows["inserted"],
             "numTargetRowsUpdated": rows["updated"],
             "numTargetRowsDeleted": rows["deleted"],
@@ -88,11 +89,6 @@ def _vectors(files: FileActions, removed: Sequence[RemoveFile]) -> dict[str, int
         "numDeletionVectorsRemoved": gone + files.vectors_updated,
         "numDeletionVectorsUpdated": files.vectors_updated,
     }
-
-
-def _source_rows(txn: Pending) -> dict[str, int]:
-    known = [s.source_rows for s in txn.program if s.source_rows is not None]
-    return {"numSourceRows": sum(known)} if known else {}
 
 
 def _rows_by_clause(txn: Pending, rows: Mapping[str, int]) -> dict[str, int]:

@@ -283,15 +283,12 @@ class Guard:
             identifier = entry.identifier()
             if self._catalog.tableExists(identifier):
                 there = self._catalog.getTableMetadata(identifier)
-                yield Found(text, self._text_of(there.storage().locationUri()), delta=_is_delta(self.nodes.option(there.provider())))
+                place = self.nodes.option(there.storage().locationUri())
+                yield Found(text, None if place is None else self._place(place), delta=_is_delta(self.nodes.option(there.provider())))
 
     def _place(self, place: JavaObject) -> str:
         """A path or a URI as the text of a path: a URI's own text escapes blanks and percent signs, and would name another folder."""
         return str(self.nodes.bridge.hadoop_path(place).toString()) if class_name(place) == "URI" else str(place.toString())
-
-    def _text_of(self, held: JavaObject) -> str | None:
-        found = self.nodes.option(held)
-        return None if found is None else self._place(found)
 
     def _default_folder(self, command: JavaObject) -> Iterator[Found]:
         """The folder that the catalog gives a table which is made without a location."""

@@ -197,13 +197,15 @@ def merge_statement(
     inserts = parts[-1][0].resolved(parts[-1][1], beside=(tables.source_row,)) if clauses.not_matched else None
     insert_side = bridge.seq([*source_resolver.attributes(), tables.source_row])
     inserts = inserts and numbered_inserts(evaluator, source_resolver, tables, numbered, held, inserts, insert_side, inserting, session)
+    # Under names of their own, since target and source may share some.
+    both = [T.StructField(f"c{n}", f.dataType, True) for n, f in enumerate((*target.schema.fields, *held.numbered_schema.fields))]
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
         session=session,
         source=held,
         on=condition,
         target=target,
-        pair=Relation.of(bridge, [*left, *right], _positional([*target.schema.fields, *held.numbered_schema.fields])),
+        pair=Relation.of(bridge, [*left, *right], T.StructType(both)),
         source_side=bridge.seq(right),
         pairs=parts[0][0].resolved(parts[0][1], beside=(tables.source_row, *tables.address)),
         alone=alone,
@@ -250,11 +252,6 @@ def _check_names(snapshot: Snapshot, source: DataFrame, root: str) -> None:
     if reserved := reserved_names(source.columns):
         text = f"The source of the MERGE has a column {reserved[0]!r}: {RESERVED_PREFIX}... and {ROW_INDEX} are Rowlock's own; rename it"
         raise SchemaMismatch(text, table=root)
-
-
-def _positional(fields: Sequence[T.StructField]) -> T.StructType:
-    """The fields renamed to c0, c1, ..., since target and source may share names."""
-    return T.StructType([T.StructField(f"c{n}", f.dataType, True) for n, f in enumerate(fields)])
 
 
 @dataclass(frozen=True, slots=True)

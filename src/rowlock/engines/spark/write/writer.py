@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F
-from pyspark.sql.types import DataType as SparkType, LongType, StructField, StructType as SparkStruct
+from pyspark.sql.types import DataType as SparkType, LongType, StructType as SparkStruct
 
 from rowlock import clock
 from rowlock.boundary.effects import Change, StagedFile
@@ -47,7 +47,8 @@ from rowlock.transaction.state.call import settings
 
 def file_column(snapshot: Snapshot, name: str) -> Column:
     """A column of a DataFrame with the physical name, the physical names of its nested fields and the field ids of data files."""
-    made = _spark_field(snapshot, name)
+    own = without_void(SparkStruct([f for f in table_schema(snapshot).fields if f.name == name]))
+    made = nullable(physical_schema(own, "id"), metadata=True).fields[0]
     value = reshaped(F.col(quote(name)), *(bare(t) for t in _types(snapshot, name)))
     nested = made.dataType.typeName() in ("struct", "array", "map")
     metadata = {**made.metadata, "rowlock.written": True}  # Spark drops an alias that has what a column of the scan has, and the field id of a variant with it
@@ -64,11 +65,6 @@ def _types(snapshot: Snapshot, name: str) -> tuple[SparkType, SparkType]:
     """A column's type in the table, and in data files."""
     own = SparkStruct([f for f in table_schema(snapshot).fields if f.name == name])
     return own.fields[0].dataType, next((f.dataType for f in without_void(own).fields), own.fields[0].dataType)
-
-
-def _spark_field(snapshot: Snapshot, name: str) -> StructField:
-    own = without_void(SparkStruct([f for f in table_schema(snapshot).fields if f.name == name]))
-    return nullable(physical_schema(own, "id"), metadata=True).fields[0]
 
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
