@@ -237,7 +237,8 @@ class _Write:
     def _plan(self, planner: Planner, snapshot: Snapshot) -> Planned:
         append = self.mode == "append"
         found = planner.append(snapshot, self.df, self.max_records) if append else planner.overwrite(snapshot, self.df, self.what, max_records=self.max_records)
-        return found[0], {**found[1], "partitionBy": list(self.partition_by)}  # what the write says, as with delta-spark: an INSERT says nothing
+        said = {"partitionBy": list(self.partition_by)} | ({"canMergeSchema": True} if self.merge_schema else {})
+        return found[0], {**found[1], **said}  # what the write says, as with delta-spark: an INSERT names no partitions
 
 
 def make_with_rows(

@@ -214,6 +214,7 @@ def domain_json(domain: DomainMetadata) -> Json:
     return {"domain": domain.domain, "configuration": domain.configuration, "removed": domain.removed}
 
 
-def string_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """The mapping with every value as text, nulls left out: other engines' DESCRIBE HISTORY fails on a nested value."""
-    return {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in values.items() if value is not None}
+def string_values(values: Mapping[str, Any], *, nulls: bool = False) -> dict[str, Any]:
+    """The mapping with every value as text: other engines' DESCRIBE HISTORY fails on a nested value.  Without `nulls` those are left out."""
+    as_text = {key: value if value is None or isinstance(value, str) else orjson.dumps(value).decode() for key, value in values.items()}
+    return {key: text for key, text in as_text.items() if nulls or text is not None}

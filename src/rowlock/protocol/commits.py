@@ -144,7 +144,7 @@ def _info_json(info: CommitInfo) -> dict[str, Any]:
     raw = dict(info.raw)
     for name in _STRING_MAPS:
         if isinstance(raw.get(name), dict):
-            raw[name] = action_json.string_values(raw[name])
+            raw[name] = action_json.string_values(raw[name], nulls=name == "operationParameters")
     if "userMetadata" in raw and not isinstance(raw["userMetadata"], (str, type(None))):
         raise InvalidInput(f"userMetadata must be a string, not {type(raw['userMetadata']).__name__}")
     return raw

@@ -43,10 +43,10 @@ def test_round_trip() -> None:
 def test_maps_of_commit_info_hold_text() -> None:
     """Nested values there make other engines' history fail."""
     data = serialize_commit(
-        CommitInfo({"operationParameters": {"a": 1, "b": ["x"], "c": True, "d": "s", "e": None}, "operationMetrics": {"n": 5}, "tags": {"x": False}})
+        CommitInfo({"operationParameters": {"a": 1, "b": ["x"], "c": True, "d": "s", "e": None}, "operationMetrics": {"n": 5}, "tags": {"x": False, "y": None}})
     )
     info = orjson.loads(data)["commitInfo"]
-    assert info == {"operationParameters": {"a": "1", "b": '["x"]', "c": "true", "d": "s"}, "operationMetrics": {"n": "5"}, "tags": {"x": "false"}}
+    assert info == {"operationParameters": {"a": "1", "b": '["x"]', "c": "true", "d": "s", "e": None}, "operationMetrics": {"n": "5"}, "tags": {"x": "false"}}
     with pytest.raises(InvalidInput):
         serialize_commit(CommitInfo({"userMetadata": {"a": 1}}))
 

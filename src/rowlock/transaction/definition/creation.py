@@ -83,7 +83,8 @@ def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: st
         spelled = _spelled(schema, (column,), table)
         name, path = ".".join(spelled), schema.physical_path(spelled)
         if path in out:
-            raise InvalidInput(f"The clustering column {name!r} is named twice; name it once", table=table, condition=named("DELTA_DUPLICATE_COLUMNS_FOUND"))
+            twice = named("DELTA_DUPLICATE_COLUMNS_FOUND.CLUSTER_BY", duplicateCols=name)
+            raise InvalidInput(f"The clustering column {name!r} is named twice; name it once", table=table, condition=twice)
         type_ = None if (found := schema.resolve(spelled)) is None else found.type
         if not is_key_type(type_):
             text = f"A table cannot be clustered by {name}: values of its type have no order in statistics"

@@ -43,7 +43,7 @@ def commit_of(
         txn.txn_id,
         read_version=txn.base.version,
         isolation="SnapshotIsolation" if not txn.data_change else txn.options.delta_level,
-        blind=txn.is_blind and not files.removes and txn.metadata is None,
+        blind=txn.is_blind and not files.removes,
         metrics=metrics,
         began_ms=txn.watch.began_ms,
         record={**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
