@@ -132,13 +132,8 @@ class _Writer:
     """One append on its way."""
 
     def __init__(self, state: SharedState, rows: Rows, app: SetTransaction | None, max_records: int | None) -> None:
-        self._state, self._rows, self._app, self._max_records = state, rows, app, max_records
+        self._state, self._path, self._rows, self._app, self._max_records = state, state.store.root, rows, app, max_records
         self._engine: ArrowEngine = state.shared("arrow engine", lambda: ArrowEngine(state.store))
-
-    @property
-    def _path(self) -> str:
-        """The table's root."""
-        return self._state.store.root
 
     def append(self, head: Snapshot, merge_schema: bool) -> Receipt:
         """Commits the rows to a table that is there; `head` is what is known of it."""

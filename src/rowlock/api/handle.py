@@ -69,6 +69,7 @@ class Handle:
     def __init__(self, spark: SparkSession, path: str, *, name: Sequence[str] = (), storage_options: Mapping[str, str] | None = None) -> None:
         self.spark, self._parts = expressions.session(spark, "spark (sparkSession)"), name
         self.state: SharedState = state_of(open_store(path, storage_options))
+        self.path = self.state.store.root
         self._made: Table | None = None
 
     @property
@@ -85,11 +86,6 @@ class Handle:
     def table_name(self) -> TableName | None:
         """The table's name in the catalog, by which expressions may call it, too; None where it was asked for by its path."""
         return TableName.of(self._parts) if self._parts else None
-
-    @property
-    def path(self) -> str:
-        """The table's root, as its store names it."""
-        return self.state.store.root
 
     def time_ms(self, timestamp: Any) -> int:
         """Milliseconds since 1970 (UTC) of a datetime, or of text that the session casts to a timestamp.  Raises InvalidInput for any other text."""

@@ -45,13 +45,8 @@ class TableLog:
     """The log of the table at a store's root.  Safe to share between threads; every call reads the current state of the store."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.store = store
+        self.store, self.table = store, store.root
         self._commits: Cache[Commit] = Cache(COMMITS, lambda commit: 2_048 + 4 * commit.size_bytes)  # about what it takes in memory
-
-    @property
-    def table(self) -> str:
-        """The table's root: a local path or URI."""
-        return self.store.root
 
     def exists(self) -> bool:
         """Whether the log has at least one commit or checkpoint."""

@@ -50,7 +50,7 @@ class Evaluator:
         self.root, self._store_settings = spark_root(store), session_settings(store)
         self._scanner = self._new_scanner()
         # the driver must look up column names as the scanner does
-        self.rows = rows.of_session(case_sensitive=str(self.reading_session.conf.get("spark.sql.caseSensitive")).lower() == "true")
+        self.rows = rows.of_session(case_sensitive=str(self.scanner.spark.conf.get("spark.sql.caseSensitive")).lower() == "true")
         self.materialized_ids = MaterializedIds(store)
         self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
 
@@ -63,11 +63,6 @@ class Evaluator:
         if self.spark.conf.get(TIME_ZONE) != self._scanner.time_zone:
             self._scanner = self._new_scanner()
         return self._scanner
-
-    @property
-    def reading_session(self) -> SparkSession:
-        """The session on which files are scanned."""
-        return self.scanner.spark
 
     def session(self, *, variables: bool = False) -> JavaObject:
         """A fresh clone of the user's session, with its views, functions and settings of this moment.
@@ -132,7 +127,7 @@ class Evaluator:
 
     def _empty_plan(self, schema: StructType) -> JavaObject:
         """The analyzed plan of a relation without rows, with attributes of its own."""
-        return self.bridge.frame_of(arrow_schema(schema).empty_table(), schema.json(), self.reading_session._jsparkSession).queryExecution().analyzed()
+        return self.bridge.frame_of(arrow_schema(schema).empty_table(), schema.json(), self.scanner.spark._jsparkSession).queryExecution().analyzed()
 
     def with_ids(self, table: pa.Table, snapshot: Snapshot, preserved: Callable[[Materialized], Identities]) -> pa.Table:
         """The rows with the ids and commit versions that they keep, where the table tracks rows; `preserved` returns these, given what reads them from files."""

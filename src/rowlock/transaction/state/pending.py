@@ -64,12 +64,9 @@ class OpenTable:
 
     def __init__(self, log: TableLog, engine: AppendEngine, observer: Observer | None = None, *, state: SharedState | None = None) -> None:
         self.state = state or state_of(log.store)
+        self.path = self.state.store.root
         self.engine, self._observer = engine, observer
         self._statement_engine = cast(Engine, engine) if hasattr(engine, "propagate") else None  # a look at the protocol would be one at its every method
-
-    @property
-    def path(self) -> str:
-        return self.state.store.root
 
     @property
     def only_appends(self) -> bool:
@@ -107,7 +104,7 @@ class Pending:
     ) -> None:
         check_writable(snapshot.protocol, snapshot.metadata, table.path)
         self.metadata = metadata if metadata is not None and metadata != snapshot.metadata else None
-        self.table = table
+        self.table, self.state = table, table.state
         self.staged, self.read_version = Staged(snapshot, self.view(snapshot)), snapshot.version
         self.options = options.resolved(snapshot.metadata.configuration)
         if self.options.on_conflict == "lockless" and not row_tracking.is_enabled(snapshot.protocol, snapshot.metadata):
@@ -128,11 +125,6 @@ class Pending:
         self.done = self._has_failed = False
         self.reruns = reruns or Reruns()
         self.phase("begin")
-
-    @property
-    def state(self) -> SharedState:
-        """The state that all handles of the table in this process share."""
-        return self.table.state
 
     @property
     def read(self) -> Snapshot:

@@ -47,14 +47,10 @@ class Part(StagedStatements):
     def __init__(self, txn: Pending, operation: str, parameters: Mapping[str, Any], txn_id: str) -> None:
         txn.txn_id = txn_id
         super().__init__(txn, Attempt(txn, operation), parameters)
+        self.path = txn.table.path
         self.prepared: Prepared | None = None
         self.since: int | None = None
         self.is_pending = self.is_sent = self.is_given_up = False
-
-    @property
-    def path(self) -> str:
-        """The table's root."""
-        return self.state.store.root
 
     def look(self, *, in_lane: bool) -> Snapshot | None:  # type: ignore[override]
         """The newest snapshot; None where the table is prepared: what others commit there comes after this transaction."""

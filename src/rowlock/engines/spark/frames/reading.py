@@ -287,7 +287,7 @@ class Reader:
         apart = [(typed, [c for c in held if (c.type is not None) == typed]) for typed in (True, False)]
         frames = [self._layer(snapshot, files, times_ms, typed=typed) for typed, some in apart for files in each_file_once(some, lambda c: c.rows.path)]
         columns = [StructField(f.name, f.dataType, True) for f in table_schema(snapshot).fields]
-        frame = functools.reduce(DataFrame.unionAll, frames) if frames else empty_frame(self.evaluator.reading_session, StructType([*columns, *COLUMNS]))
+        frame = functools.reduce(DataFrame.unionAll, frames) if frames else empty_frame(self.evaluator.scanner.spark, StructType([*columns, *COLUMNS]))
         return self.evaluator.bridge.dataframe(analyzed(frame), self.evaluator.spark)
 
     def _layer(self, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:

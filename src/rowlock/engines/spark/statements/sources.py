@@ -199,13 +199,13 @@ class Source:
             return evaluator.bridge.local(attributes, rows, self.numbered_schema.json(), session)
         frame = self._stored(evaluator)
         if numbers is not None:
-            wanted = local_frame(evaluator.reading_session, pa.table({_WANTED: pa.array(numbers)}))
+            wanted = local_frame(evaluator.scanner.spark, pa.table({_WANTED: pa.array(numbers)}))
             frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col(_WANTED), "left_semi")
         return evaluator.bound(analyzed(frame), evaluator.bridge.list(attributes))
 
     def numbered_frame(self, evaluator: Evaluator) -> DataFrame:
         """The rows with their numbers as last column."""
-        return self._stored(evaluator) if self.table is None else local_frame(evaluator.reading_session, self.numbered(), self.numbered_schema)
+        return self._stored(evaluator) if self.table is None else local_frame(evaluator.scanner.spark, self.numbered(), self.numbered_schema)
 
     def _stored(self, evaluator: Evaluator) -> DataFrame:
         """The rows of the files with their numbers: how many rows are in the files before theirs, and their place in it.
@@ -216,7 +216,7 @@ class Source:
         starts = np.cumsum([0, *(rows for _, _, rows in self.files)])[:-1]
         files = [(spark_uri(evaluator.spark, name), size, 0) for name, size, _ in self.files]
         begins = {_START: (LongType(), pa.array(starts, pa.int64()))}
-        located = scan(evaluator.reading_session, evaluator.root, files, stored.add(ROW_INDEX, LongType()), begins)
+        located = scan(evaluator.scanner.spark, evaluator.root, files, stored.add(ROW_INDEX, LongType()), begins)
         columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]
         return located.select(*columns, (F.col(_START) + F.col(ROW_INDEX)).alias(SOURCE_ROW))
 

@@ -187,7 +187,7 @@ def _columns_in(evaluator: Evaluator, files: Sequence[AddFile], partitions: Stru
     """
     names = [paths.join(evaluator.root, f.path) for f in files]
     try:
-        data = _read_schema(evaluator.reading_session, names)
+        data = _read_schema(evaluator.scanner.spark, names)
         if len({n.lower() for n in data.names}) < len(data.names):
             data = _merged_one_by_one(evaluator, names, files, footers)
     except (PySparkException, Py4JJavaError) as e:
@@ -215,7 +215,7 @@ def _merged_one_by_one(evaluator: Evaluator, names: Sequence[str], files: Sequen
     """
     root, footers = evaluator.store.root, _footers_of(evaluator.store, files) if footers is None else footers
     forms = {f"{footer.schema}{(footer.metadata or {}).get(_SPARKS_SCHEMA)!r}": name for name, footer in zip(names, footers, strict=True)}
-    each = [parse_schema(_read_schema(evaluator.reading_session, [name]).json(), root) for name in forms.values()]
+    each = [parse_schema(_read_schema(evaluator.scanner.spark, [name]).json(), root) for name in forms.values()]
     merged = functools.reduce(lambda one, other: merged_schema(one, other, widening=_within_an_int), each)
     for path, other, type_ in (found for one in each for found in type_changes(one, merged)):
         if not _within_an_int(other, type_):
