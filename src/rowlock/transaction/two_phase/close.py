@@ -241,7 +241,7 @@ class Close(Single):
         if staged is None or base is None or not _fits(base, head) or self._is_restored(base):
             record["closed"] = {**closed, "void": staged is not None}
             return bytes_on(head, commit_info(CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record=record), txns=txns)
-        files, dropped = (_as_staged(staged, base), 0) if head.version == base.version else self._followed(staged, base)
+        files, dropped = self._files(staged, base)
         raw = dict(staged.info.raw) if staged.info is not None else {}
         record = {**raw.get("rowlock", {}), **record, "closed": {**closed, "overwritten": dropped}}
         info = {**{k: v for k, v in raw.items() if k not in ("inCommitTimestamp", "tags")}, "timestamp": clock.now_ms(), "rowlock": record}
@@ -253,6 +253,9 @@ class Close(Single):
         back -= {a.key for a in base.files.get({path for path, _ in back}).values()}
         _, retained, later = self.state.log.removes(base) if back else (0, [], [])
         return not back.isdisjoint(r.key for r in (*retained, *(r for _, r in later)))
+
+    def _files(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
+        return (_as_staged(staged, base), 0) if self.head.version == base.version else self._followed(staged, base)
 
     def _followed(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
         """The staged changes after the commits of other engines since then, and of how many rows they are dropped."""
