@@ -90,6 +90,9 @@ def overwrite_of(
 
 def _apart(chosen: Sequence[str], by_match: str) -> Condition | None:
     """Delta's condition for two arguments that each say what is replaced; None where it has none."""
+    if by_match not in chosen and "partition_overwrite_mode='dynamic'" in chosen:
+        by_filter = "replace_where" in chosen
+        return named("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE") if by_filter else named("DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE")
     if by_match not in chosen:
         return None
     if "overwrite_schema" in chosen:

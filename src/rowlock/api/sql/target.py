@@ -180,6 +180,9 @@ def write_arguments(options: Mapping[str, str], table: str, *, replaces: bool = 
             out.setdefault("properties", {})[name] = value
         else:
             arguments.pass_over([name], tuple(_OPTIONS), "write", "write", table)
+    if out.get("overwrite_schema") and "replace_where" in out:
+        del out["overwrite_schema"]
+        arguments.warn_once("The option overwriteSchema of a write has no effect beside replaceWhere")
     return {name: value for name, value in out.items() if value is not None and (replaces or name not in ("overwrite_schema", "partition_overwrite_mode"))}
 
 
