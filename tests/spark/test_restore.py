@@ -94,7 +94,7 @@ def test_to_a_time(spark: SparkSession, table_path: str) -> None:
     }
     table.restoreToTimestamp(times[1])
     assert read(spark, table_path) == at(spark, table_path, 1)
-    assert last_commit(table_path)["commitInfo"][0]["operationParameters"] == {"timestamp": times[1]}
+    assert last_commit(table_path)["commitInfo"][0]["operationParameters"] == {"version": None, "timestamp": times[1]}
     with unchanged(table_path):
         for wrong, error in (("2001-01-01", VersionNotFound), ("2999-01-01", VersionNotFound), ("yesterday", InvalidInput), (5, WrongType)):
             with pytest.raises(error):
