@@ -31,7 +31,7 @@ from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
 
 PartitionOverwriteMode = Literal["static", "dynamic"]
-_SETTING = "spark.sql.sources.partitionOverwriteMode"
+_SETTING, _DYNAMIC = "spark.sql.sources.partitionOverwriteMode", "partition_overwrite_mode='dynamic'"
 
 
 def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alias: str | None, path: str) -> Matching | None:
@@ -70,7 +70,7 @@ def overwrite_of(
         "replace_where": where is not None,
         by_match: matching is not None,
         "overwrite_schema": overwrite_schema,
-        "partition_overwrite_mode='dynamic'": partition_mode == "dynamic",
+        _DYNAMIC: partition_mode == "dynamic",
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if not arguments.flag(data_change, "data_change"):
@@ -90,11 +90,11 @@ def overwrite_of(
 
 def _apart(chosen: Sequence[str], by_match: str) -> Condition | None:
     """Delta's condition for two arguments that each say what is replaced; None where it has none."""
-    if by_match not in chosen and "partition_overwrite_mode='dynamic'" in chosen:
+    if by_match not in chosen:
+        if _DYNAMIC not in chosen:
+            return None
         by_filter = "replace_where" in chosen
         return named("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE") if by_filter else named("DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE")
-    if by_match not in chosen:
-        return None
     if "overwrite_schema" in chosen:
         return _incompatible("overwriteSchema", by_match)
     if "replace_where" in chosen:

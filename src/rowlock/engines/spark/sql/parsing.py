@@ -142,7 +142,7 @@ def identified(spark: SparkSession, plan: JavaObject) -> JavaObject:
 
     if class_name(plan) == "InsertIntoStatement":  # whose table is no child of it
         parts = nodes.items(plan.productIterator().toSeq())
-        return plan.makeCopy(nodes.bridge.jvm.java.util.ArrayList([identified(spark, parts[0]), *parts[1:]]).toArray())
+        return plan.makeCopy(nodes.bridge.array_list((identified(spark, parts[0]), *parts[1:])).toArray())
     return replaced(spark, plan.transformUp, ("PlanWithUnresolvedIdentifier",), made)
 
 
