@@ -34,21 +34,19 @@ from rowlock.protocol.statistics import footer_statistics, leaves_of
 from rowlock.storage.store import ObjectStore
 
 
-def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> None:
-    """Raises ConstraintViolated, which names the first column or nested field that is null against its NOT NULL."""
+def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> pa.Table:
+    """Returns the rows as readers will find them: an empty text in a partition column is null.
+
+    Raises ConstraintViolated, which names the first column or nested field that is null against its NOT NULL.
+    """
+    for at, name in enumerate(table.column_names):
+        if name in snapshot.metadata.partition_columns and pa.types.is_string(table.field(at).type):
+            empty = pc.equal(table.column(at), "")
+            table = table.set_column(at, name, pc.if_else(empty, None, table.column(at))) if pc.any(empty).as_py() else table
     for field in snapshot.schema.fields:
-        if field.name not in table.column_names:
-            continue
-        column = table.column(field.name)
-        if not field.nullable and field.name in snapshot.metadata.partition_columns and _holds_empty_text(column):
-            raise null_in(field.name, root)
-        if not field.nullable or has_not_null(field.type):
-            _check(column, field.type, field.nullable, field.name, root)
-
-
-def _holds_empty_text(column: Any) -> bool:
-    """Whether a column has an empty string, which as a partition value every reader takes for null."""
-    return bool(pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py())
+        if field.name in table.column_names and (not field.nullable or has_not_null(field.type)):
+            _check(table.column(field.name), field.type, field.nullable, field.name, root)
+    return table
 
 
 def _check(values: Any, type_: DataType, nullable: bool, name: str, root: str) -> None:

@@ -20,7 +20,7 @@ from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.paths import path_of
 from rowlock.protocol.properties import validate_properties
-from rowlock.protocol.schema import column_name, dotted, unresolved_column
+from rowlock.protocol.schema import column_name, dotted, lower_case, unresolved_column
 
 
 def no_partitions(target: Target) -> Condition:
@@ -101,13 +101,18 @@ def show_properties(target: Target, plan: Any) -> DataFrame:
     """SHOW TBLPROPERTIES [(key)]."""
     properties = target.nodes.redacted(properties_of(target.head))
     key = target.nodes.option(plan.propertyKey())
-    if key is not None:
-        return answer(target.spark, "ShowTableProperties", [(key, properties.get(key, f"Table {_name(target)} does not have property: {key}"))])
-    return answer(target.spark, "ShowTableProperties", sorted(properties.items()))
+    missing = f"Table {_name(target)} does not have property: {key}"
+    return answer(target.spark, "ShowTableProperties", sorted(properties.items()) if key is None else [(key, properties.get(key, missing))])
 
 
 def show_columns(target: Target, plan: Any) -> DataFrame:
-    """SHOW COLUMNS."""
+    """SHOW COLUMNS.  Raises InvalidInput where a schema beside the name is another than the table's."""
+    given, own = target.nodes.option(plan.namespace()), target.whole_name[:-1]
+    beside = own if given is None else tuple(str(p) for p in target.nodes.items(given))
+    if lower_case(beside) != lower_case(own[-len(beside) :]):
+        said = {"namespaceA": dotted(beside), "namespaceB": dotted(own)}
+        text = f"The table is in the schema {said['namespaceB']}, and not in {said['namespaceA']}: say one of them"
+        raise InvalidInput(text, table=target.path, condition=named("SHOW_COLUMNS_WITH_CONFLICT_NAMESPACE", **said))
     return answer(target.spark, "ShowColumns", [(n,) for n in target.head.schema.names])
 
 
@@ -129,7 +134,8 @@ def show_partitions(target: Target, plan: Any) -> DataFrame:
     pattern = nodes.option(plan.pattern())
     for name, value in (nodes.mapping(pattern.spec()) if pattern is not None else {}).items():
         if name.lower() not in known:
-            raise InvalidInput(f"PARTITION names {name}, by which the table is not partitioned", table=target.path)
+            condition = named("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_COLUMN", badCols=f"[{name}]")
+            raise InvalidInput(f"PARTITION names {name}, by which the table is not partitioned", table=target.path, condition=condition)
         frame = frame.where(partition_literal(table, name, value, target.path)[1])
     columns = [dotted([n]) for n in names]
     return frame.select(*columns).distinct().orderBy(*columns)

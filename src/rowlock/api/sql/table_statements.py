@@ -86,6 +86,7 @@ def _build(target: Target, spec: Spec, builder: Any) -> None:
     path = path_of(target.parts)
     builder = builder.tableName(dotted(target.parts)) if path is None else builder.location(path)
     if spec.location is not None:
+        place_named(target.spark, target.parts, spec.location)  # raises where they are two places
         builder = builder.location(spec.location)
     for c in spec.columns:
         always: Any = c.generated

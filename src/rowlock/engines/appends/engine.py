@@ -105,8 +105,7 @@ def stage_rows(
         for table in tables:
             if table.num_rows:
                 rows = fitted(table)
-                check_rows(rows, snapshot, store.root)
-                check_conditions(rows, conditions, snapshot.schema, store.root)
+                check_conditions(check_rows(rows, snapshot, store.root), conditions, snapshot.schema, store.root)
                 writer.add(rows)
         writer.finish()
     except BaseException:

@@ -201,6 +201,14 @@ def test_a_condition_that_every_engine_decides_alike_is_asked_of_the_rows(path: 
     assert rows(path) == [(1,), (9,)] and len(data_files(path)) == 1
 
 
+def test_an_empty_text_in_a_partition_column_is_null_where_conditions_are_asked(path: str) -> None:
+    create(path, ID, StructField("p", PrimitiveType("string")), partition_by=("p",), properties={"delta.constraints.some": "id < 2 OR p IS NOT NULL"})
+    rowlock.append(path, pa.table({"id": [1, 2], "p": ["", "x"]}))
+    with pytest.raises(ConstraintViolated, match="some"):
+        rowlock.append(path, pa.table({"id": [2], "p": [""]}))
+    assert rows(path) == [(1, None), (2, "x")]
+
+
 def test_a_column_that_makes_its_own_values_is_refused_by_name(path: str) -> None:
     rowlock.append(path, numbers(1))
     log = opened(path)
