@@ -193,7 +193,7 @@ def test_enabling_gives_ids_to_rows_that_are_there(spark: SparkSession, table_pa
         rowlock.read(spark, table_path, with_row_ids=True)
     table.setProperties({"delta.enableRowTracking": True})
     history = [r["operation"] for r in table.history().collect()]
-    assert history[:3] == ["SET TBLPROPERTIES", "ROW ID BACKFILL", "UPGRADE PROTOCOL"]
+    assert history[:3] == ["SET TBLPROPERTIES", "ROW TRACKING BACKFILL", "UPGRADE PROTOCOL"]
     a = ids(spark, table_path)
     assert sorted(rowlock.read(spark, table_path).collect()) == sorted(held) and len(a) == 8
     table.update("id = 3", {"v": "0"})

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from rowlock import clock, progress
@@ -86,7 +86,7 @@ def _uses(head: Snapshot) -> feature_removal.Uses:
 
 def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None]) -> bool:
     """Takes away what the newest version has of a feature; returns whether there was anything that older versions have, too."""
-    removal, head = feature_removal.REMOVALS[feature], state.refresh()
+    removal, head, batches = feature_removal.REMOVALS[feature], state.refresh(), count()
     found = removal.trace(_uses(head)) is not None
     if found:
         if removal.takes:
@@ -96,7 +96,7 @@ def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None])
             creation.change_metadata(state, operation, words, lambda head: feature_removal.with_properties(head.metadata, removal.takes))
         clear(feature)
     if feature == ROW_TRACKING:
-        while commit_from_head(state, "ROW TRACKING UNBACKFILL", {}, _take_row_ids).version is not None:
+        while commit_from_head(state, "ROW TRACKING UNBACKFILL", {"batchId": next(batches)}, _take_row_ids).version is not None:
             pass
     elif feature == feature_removal.DELETION_VECTORS:
         commit_from_head(state, "Deletion Vector Tombstones", {}, lambda head: _tombstones(state, head))
@@ -254,15 +254,15 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
     The receipt is that of the last commit, which sets the properties.  Raises as `creation.set_properties` does.
     """
     creation.check_properties(properties, state.store.root)
-    head = state.refresh()
+    head, batches = state.refresh(), count()
     if is_true(properties, row_tracking.ENABLED) and not row_tracking.is_enabled(head.protocol, head.metadata):
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
         # What cannot be set is refused before anything is done.
         check_writable(creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root)
         _commit(state, _UPGRADE, {}, lambda at: creation.upgraded(at.protocol, {row_tracking.ENABLED: "true"}))
-        with progress.work("ROW ID BACKFILL", state.store.root):
-            while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
-                pass  # as many commits as it takes
+        with progress.work("ROW TRACKING BACKFILL", state.store.root):
+            while commit_from_head(state, "ROW TRACKING BACKFILL", {"batchId": next(batches)}, lambda at: _give_ids(at, engine)).version is not None:
+                pass  # as many commits as it takes, whose name delta-spark's writers know that lose to one
     return creation.set_properties(state, properties)
 
 

@@ -184,7 +184,7 @@ def test_ids_are_not_given_for_ever_while_the_feature_is_dropped(
         else:
             creation.change_metadata(state, "SET TBLPROPERTIES", {}, lambda head: with_properties(head.metadata, suspended))
 
-    before_commit("ROW ID BACKFILL", drop)
+    before_commit("ROW TRACKING BACKFILL", drop)
     with pytest.raises((StatementRefused, UnsupportedFeature), match=r"being dropped|[Ss]uspended"):
         table_features.set_properties(state, ArrowEngine(state.store), {"delta.enableRowTracking": "true"})
     assert state.refresh().version < 8
