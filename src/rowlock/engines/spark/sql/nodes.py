@@ -247,12 +247,13 @@ class Nodes:
         return str(self.option(given.provider()) or self.spark.conf.get("spark.sql.sources.default", "parquet"))
 
     def spec_of(self, plan: JavaObject) -> Spec:
-        """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, and with a query options of its write, as delta-spark has it."""
+        """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties (in REPLACE those of Delta), and with a query options of its write, as delta-spark has it."""
         given = plan.tableSpec()
         missing: list[str] = []
         has_query = class_name(plan).endswith("AsSelect")
         options = _options(self, given)
         location = next((options.pop(k) for k in list(options) if k.lower() == "path"), self.option(given.location()))  # of spark.catalog.createTable(path=...)
+        said = {} if has_query else options | {f"option.{k}": v for k, v in options.items()}
         partitions: list[str] = []
         clusters: list[ColumnPath] = []
         for transform in self.items(plan.partitioning()):
@@ -279,7 +280,7 @@ class Nodes:
             partitions=partitions,
             clusters=clusters,
             properties={k: str(v) for k, v in self.mapping(given.properties()).items()}
-            | ({} if has_query else options | {f"option.{k}": v for k, v in options.items()}),
+            | {k: v for k, v in said.items() if class_name(plan) == "CreateTable" or k.lower().startswith("delta.")},
             options=options if has_query else {},
             missing=missing[0] if missing else None,
         )

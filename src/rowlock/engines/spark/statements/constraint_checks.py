@@ -190,5 +190,4 @@ def _raise_for(broken: pa.Table, found: _Checks, root: str) -> None:
         return
     (row,) = plain_rows(broken.slice(0, 1))
     passed = [row.pop(f"{_PASSED}{n}") for n in range(len(found.checks))]
-    check = found.checks[passed.index(False)]
-    raise violation(check, row, root)
+    raise violation(found.checks[passed.index(False)], row, root)
