@@ -104,8 +104,8 @@ def stage_rows(
     try:
         for table in tables:
             if table.num_rows:
-                rows = fitted(table)
-                check_conditions(check_rows(rows, snapshot, store.root), conditions, snapshot.schema, store.root)
+                rows = check_rows(fitted(table), snapshot, store.root)
+                check_conditions(rows, conditions, snapshot.schema, store.root)
                 writer.add(rows)
         writer.finish()
     except BaseException:

@@ -120,8 +120,7 @@ def append_blocks(
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = evaluator.bridge.option(optimized.maxRows())
     if most is not None and int(most) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
-        table = to_arrow(frame)
-        check_table(evaluator, table, snapshot)
+        table = check_table(evaluator, to_arrow(frame), snapshot, generated=gives_generated)
         if max_records is not None and table.num_rows > max_records:
             return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, max_records))]
         return [driver_block("appended", 0, table, None)] if table.num_rows else []

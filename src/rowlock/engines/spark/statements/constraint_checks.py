@@ -48,20 +48,20 @@ class _Checks:
     violated: Resolved
 
 
-def check_table(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> None:
-    """Checks rows on the driver against NOT NULL and what the table states, as readers will find them; generated columns as they are computed.  No job.  Raises ConstraintViolated."""
-    stored = check_rows(table, snapshot, evaluator.store.root)
-    for rows, stated, generated in ((table, True, True),) if stored is table else ((stored, True, False), (table, False, True)):
-        if rows.num_rows and (found := _resolved(evaluator, snapshot, stated=stated, generated=generated)) is not None:
-            session = evaluator.session()
-            local = evaluator.bridge.local(found.relation.seq, logical(rows, snapshot), found.relation.schema_json, session)
-            _raise_for(evaluator.bridge.evaluate(_plan(evaluator, found, local), evaluator.spark, session), found, evaluator.store.root)
+def check_table(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot, *, generated: bool = True) -> pa.Table:
+    """Returns rows on the driver as readers will find them, checked like those of `check_files`.  No job.  Raises ConstraintViolated."""
+    rows = check_rows(table, snapshot, evaluator.store.root)
+    if rows.num_rows and (found := _resolved(evaluator, snapshot, generated=generated)) is not None:
+        session = evaluator.session()
+        local = evaluator.bridge.local(found.relation.seq, logical(rows, snapshot), found.relation.schema_json, session)
+        _raise_for(evaluator.bridge.evaluate(_plan(evaluator, found, local), evaluator.spark, session), found, evaluator.store.root)
+    return rows
 
 
 def check_files(
     evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None, *, generated: bool = True
 ) -> None:
-    """Checks the rows of written files like `check_table`, in one Spark job; rows at the positions in `dead` are left out.
+    """Checks the rows of written files against NOT NULL and all checks of the table, in one Spark job; rows at the positions in `dead` are left out.
 
     With `generated=False` the values of generated columns are not checked.  Raises ConstraintViolated.
     """
@@ -141,12 +141,12 @@ def _first_unresolved(evaluator: Evaluator, snapshot: Snapshot, checks: Sequence
     return checks[0]
 
 
-def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, stated: bool = True, generated: bool = True) -> _Checks | None:
-    """The table's checks, `stated` and of `generated` columns, resolved once for schema and settings; None where there are none.  Raises StatementRefused for one that Spark cannot resolve."""
+def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = True) -> _Checks | None:
+    """The table's checks, resolved once for each schema and session setting; None where there are none.  Raises StatementRefused for one that Spark cannot resolve."""
     checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
     if not generated and any(c.feature == GENERATED for c in checks):
         _resolved(evaluator, snapshot)  # an expression that Spark cannot resolve is refused, although its values are not checked
-    checks = tuple(c for c in checks if (generated if c.feature == GENERATED else stated))
+        checks = tuple(c for c in checks if c.feature != GENERATED)
     if not checks:
         return None
     try:

@@ -182,8 +182,7 @@ class MergeRun:
         self.outcome.assigned += [Assigned(clauses[n].sets, rows.origin.take(action == n)) for n in updating]
         new = rows.filter(np.isin(action, updating))
         if new.num_rows:
-            table = new.table.select(self._columns())
-            check_table(self.evaluator, table, self.snapshot)
+            table = check_table(self.evaluator, new.table.select(self._columns()), self.snapshot)
             self.outcome.blocks.append(driver_block("derived", self.index, table, new.origin))
 
     def _columns(self) -> list[int]:
@@ -262,8 +261,7 @@ class MergeRun:
         result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
         if not result.num_rows:
             return []
-        table = result.select(self._columns())
-        check_table(self.evaluator, table, self.snapshot)
+        table = check_table(self.evaluator, result.select(self._columns()), self.snapshot)
         source_rows = np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)
         origin = Provenance((fresh_path(self.index),), np.zeros(len(source_rows), np.int32), source_rows)
         return [driver_block("inserted", self.index, table, origin)]

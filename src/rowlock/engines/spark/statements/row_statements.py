@@ -97,8 +97,7 @@ def run(
         found = driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session)
         tombstones |= found.origin.bitmaps()
         if plan.kind == "update" and found.num_rows:
-            check_table(evaluator, found.table, snapshot)
-            blocks.insert(0, driver_block("derived", index, found.table, found.origin))
+            blocks.insert(0, driver_block("derived", index, check_table(evaluator, found.table, snapshot), found.origin))
     return tombstones, blocks
 
 
