@@ -73,7 +73,7 @@ def _inside(paths: Iterator[str]) -> str | None:
 
 
 FEATURES: tuple[Feature, ...] = (
-    Feature("appendOnly", legacy=2),
+    Feature("appendOnly", legacy=2, asked=_on("delta.appendOnly")),
     Feature("invariants", legacy=2),
     Feature("checkConstraints", legacy=3, asked=has_constraints),
     Feature("changeDataFeed", legacy=4, asked=_on("delta.enableChangeDataFeed")),
