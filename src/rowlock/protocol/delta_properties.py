@@ -212,7 +212,7 @@ _ALL = (
         _effect(f"min{kind}Version", "choice", _PROTOCOL, choices=tuple(map(str, range(1, highest + 1))))
         for kind, highest in (("Reader", MAX_READER_VERSION), ("Writer", MAX_WRITER_VERSION))
     ),
-    _ignored("ignoreProtocolDefaults", "boolean", "Rowlock takes no protocol or features from a session's settings"),
+    _effect("ignoreProtocolDefaults", "boolean", "true: the table gets no versions and no features of the protocol from the session's properties.defaults"),
     _effect("dropFeatureTruncateHistory.retentionDuration", "interval", "DROP FEATURE ... TRUNCATE HISTORY keeps versions for so long; 24 hours by default"),
     # ---- other formats and services ----
     _of_feature("enableMaterializePartitionColumnsFeature", "materializePartitionColumns"),
