@@ -294,7 +294,8 @@ def change_metadata(
         protocol, metadata = upgraded(head.protocol, wanted.configuration), stored(wanted)
         if wanted == head.metadata or (metadata == head.metadata and protocol == head.protocol):
             return None
-        return HeadActions(metadata=metadata, protocol=protocol)
+        tags = {"rowTrackingEnablementOnly": "true"} if parameters.get("properties") == {row_tracking.ENABLED: "true"} else {}
+        return HeadActions(metadata=metadata, protocol=protocol, tags=tags)  # by that tag delta-spark's writers know that they need not fail
 
     return commit_from_head(state, operation, parameters, make, reads_rows=reads_rows)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 import rowlock
@@ -168,6 +169,16 @@ def test_rows_that_are_tracked_again_meanwhile_keep_their_ids(tmp_path: Path, be
     head = state.refresh()
     assert row_tracking.is_enabled(head.protocol, head.metadata)
     assert all(f.base_row_id is not None for f in head.files.adds())
+
+
+def test_delta_sparks_writers_are_told_that_row_tracking_alone_was_enabled(tmp_path: Path) -> None:
+    """They know the commits that give ids by their name, and the last one by a tag, and go on where they lose to one."""
+    state = made(tmp_path)
+    table_features.set_properties(state, ArrowEngine(state.store), {"delta.enableRowTracking": "true"})
+    table_features.set_properties(state, ArrowEngine(state.store), {"a": "b", "delta.enableRowTracking": "true"})
+    lines = [(tmp_path / "_delta_log" / f"{v:020}.json").read_bytes().splitlines()[0] for v in versions(tmp_path)[-3:]]
+    told = [(info["operation"], info["tags"].get("rowTrackingEnablementOnly")) for info in (orjson.loads(line)["commitInfo"] for line in lines)]
+    assert told == [("ROW TRACKING BACKFILL", None), ("SET TBLPROPERTIES", "true"), ("SET TBLPROPERTIES", None)]
 
 
 @pytest.mark.parametrize("steps", ["all", "the first"])
