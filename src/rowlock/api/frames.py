@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from rowlock import arguments
+from rowlock import arguments, threads
 from rowlock.api import expressions, overwrites
 from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle, step_of
@@ -23,6 +24,7 @@ from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.schema_fit import check_names
 from rowlock.transaction.definition import creation, replacement
@@ -180,6 +182,21 @@ def write(
             return handle.compacted(snapshot) if isinstance(snapshot, Receipt) else writing.into(snapshot)
 
 
+_complete: ContextVar[bool] = ContextVar("whether the rows must have the columns that the table is partitioned by", default=False)
+
+
+def save(df: DataFrame, path: str, **arguments: Any) -> Receipt:
+    """Does what `write` does, for a DataFrameWriter: raises SchemaMismatch where the rows lack a column by which the table is partitioned."""
+    with threads.holding(_complete, True):
+        return write(df, path, **arguments)
+
+
+def check_partitions(head: Snapshot, rows: DataFrame, partition_by: Sequence[str] = ()) -> None:
+    """Raises SchemaMismatch where the rows of a DataFrameWriter lack a column by which the table is partitioned; an INSERT need not have them."""
+    made = {f.name for f in head.schema.fields if f.metadata.get(GENERATION_EXPRESSION) or f.metadata.get(CURRENT_DEFAULT)}
+    creation.check_partition_columns(columns_of_frame(rows), [*partition_by, *(c for c in head.partition_columns if c not in made)], head.table)
+
+
 def optimizing(wanted: bool | None) -> dict[str, str | None]:
     """What a write says itself of optimized writes, in place of the session's setting."""
     return {} if wanted is None else {"optimizeWrite.enabled": str(wanted)}
@@ -219,6 +236,8 @@ class _Write:
             return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
         if self.what.schema:
             return overwrites.overwrite_schema(self.handle, self.df, partition_by=self.partition_by, app=self.app, max_records=self.max_records)
+        if _complete.get():
+            check_partitions(snapshot, self.df, self.partition_by)
         creation.check_layout(snapshot, self.partition_by, columns_of_frame(self.df))
         if self.what.same:
             assert not isinstance(self.what.where, Column)

@@ -21,7 +21,7 @@ from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.handle import Handle, by_settings_of
 from rowlock.api.sql import statements
-from rowlock.api.sql.target import Target, check_partitions, evolves, fitted, is_true, open_part, write_arguments
+from rowlock.api.sql.target import Target, evolves, fitted, is_true, open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.arguments import pass_over, warn_once
@@ -162,7 +162,7 @@ def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict
     if not arguments.get("overwrite_schema"):
         target = Target(Nodes(spark), "The stream", ("delta", path), path)
         with contextlib.suppress(TableNotFound), by_settings_of(spark):
-            check_partitions(target.head, rows, partition_by)
+            frames.check_partitions(target.head, rows, partition_by)
             rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(arguments))
     query = query_and_run(spark, path)[0]
     with call.writing_batch(query, int(number), mode):
@@ -262,10 +262,7 @@ def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFram
         with by_settings_of(spark):
             creation.check_properties(arguments["properties"], path)
     by = [str(c) for c in orjson.loads(options.get("__partition_columns") or "[]")]  # which Spark hands over among the options
-    if mode in ("Append", "Overwrite") and not arguments.get("overwrite_schema"):
-        with contextlib.suppress(TableNotFound):  # a table that is made has the columns of the rows
-            check_partitions(Handle(spark, path).state.refresh(), rows, by)
-    frames.write(rows, path, mode=_MODES[mode], partition_by=by, **arguments)  # type: ignore[arg-type]
+    frames.save(rows, path, mode=_MODES[mode], partition_by=by, **arguments)
 
 
 def stream_columns(spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:

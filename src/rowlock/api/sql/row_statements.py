@@ -12,7 +12,7 @@ from rowlock.api import frames
 from rowlock.api.handle import session_commits
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.overwrites import is_dynamic
-from rowlock.api.sql.target import Target, check_given, check_partitions, evolves, fitted, write_arguments
+from rowlock.api.sql.target import Target, check_given, evolves, fitted, write_arguments
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
@@ -159,7 +159,7 @@ def overwrite_partitions(target: Target, plan: Any) -> None:
     """`df.writeTo(t).overwritePartitions()`: the partitions that the rows fall into; all rows of a table without partitions."""
     options = _options(target, plan)
     rows = _rows(target, plan, evolves(options))
-    check_partitions(target.head, rows)
+    frames.check_partitions(target.head, rows)
     frames.write(rows, target.path, mode="overwrite", **{**options, "partition_overwrite_mode": "dynamic"})
 
 

@@ -14,7 +14,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.overwrites import no_table_yet
 from rowlock.api.placement import Place, is_elsewhere, other_location, place_named
 from rowlock.api.row_writes import Made
-from rowlock.api.sql.target import Target, check_partitions, evolves, fitted, write_arguments
+from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
 from rowlock.engines.spark import catalog
@@ -212,7 +212,7 @@ def save_as_table(target: Target, plan: Any) -> None:
         check_names(rows.columns, target.path, of_table=True)
     if not options.get("overwrite_schema"):
         if mode == "Overwrite":
-            check_partitions(target.head, rows, partitions)
+            frames.check_partitions(target.head, rows, partitions)
         rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
     frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
 

@@ -29,7 +29,6 @@ from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSIO
 from rowlock.protocol.paths import path_of
 from rowlock.protocol.schema import StructType, dotted, quote, unresolved_column
 from rowlock.protocol.schema_fit import goes_by_name, named_by_place
-from rowlock.transaction.definition import creation
 from rowlock.transaction.state.call import settings
 
 open_part: ContextVar[Callable[[str], DeltaTransaction] | None] = ContextVar("the parts of the transaction in which statements run", default=None)
@@ -134,12 +133,6 @@ def fitted(
     # With the metadata that the table gets with a new column.
     out = relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
-
-
-def check_partitions(head: Snapshot, rows: DataFrame, partition_by: Sequence[str] = ()) -> None:
-    """Raises SchemaMismatch where the rows of a DataFrameWriter lack a column by which the table is partitioned; an INSERT need not have them."""
-    made = {f.name for f in head.schema.fields if f.metadata.get(GENERATION_EXPRESSION) or f.metadata.get(CURRENT_DEFAULT)}
-    creation.check_partition_columns(columns_of_frame(rows), [*partition_by, *(c for c in head.partition_columns if c not in made)], head.table)
 
 
 _IGNORED = frozenset(("path", "__required_write_privileges__", "__partition_columns"))
