@@ -83,7 +83,7 @@ def posted_too_early(plan: Plan, history: History, outcomes: Sequence[Outcome]) 
         lost[o.actor] = max(lost[o.actor], *(phases.count("after_put") - phases.count("committed") for phases in tries))
         if o.actor in alone and receipt is not None and receipt.txn_id.encode() in first and lost[o.actor] < HAND_OVER_AFTER:
             yield f"{o.name} was posted for others after {lost[o.actor]} lost puts"
-        if receipt is not None:
+        if receipt is not None and receipt.version is not None:  # a step that was there already is no commit: the puts that it lost still count
             lost[o.actor] = 0
 
 

@@ -117,6 +117,17 @@ def test_the_two_puts_before_a_post_may_be_of_a_try_that_failed(tries: list[int]
     assert list(found) == [f"a0.0 was posted for others after {n} lost puts" for n in early]
 
 
+@pytest.mark.parametrize(("version", "early"), [(None, []), (2, ["0"])])
+def test_the_two_puts_before_a_post_may_be_of_a_step_that_was_there(version: int | None, early: list[str]) -> None:
+    """Another actor did the step while its puts were lost: its receipt has no version, and the puts count for the next append."""
+    action, history = Action(0, "statements"), History()
+    plan = Plan("s3", 0, {}, 3, (ActorPlan("a0", "p0", (action,)),), (), Weather(20, 80, 20))
+    history.written("_rowlock/queue/1.json", b"an append by t", 0)
+    step = Outcome("a0", action, phases=["begin", *["before_put", "after_put"] * 2], done=Done(Receipt(version, 0, "s", "WRITE")))
+    append = Outcome("a0", action, phases=["begin", "before_put", "after_put", "committed"], done=Done(Receipt(3, 0, "t", "WRITE", attempts=1)))
+    assert list(posted_too_early(plan, history, [step, append])) == [f"a0.0 was posted for others after {n} lost puts" for n in early]
+
+
 @pytest.mark.parametrize(("next_turn_us", "seconds"), [(None, ["4.000"]), (4_500_000, ["3.500"]), (2_000_000, [])])
 def test_who_waits_for_the_next_turn_does_not_wait_for_one_that_has_ended(next_turn_us: int | None, seconds: list[str]) -> None:
     """I8: a turn ends, and another writer soon announces the next, for which all wait again."""
