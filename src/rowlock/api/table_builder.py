@@ -369,9 +369,9 @@ class DeltaTableBuilder:
     def _write(self, place: Place, there: bool) -> None:
         """Commits the new table, or its replacement where there is one already."""
         handle, schema_string = place.handle, StructType(self._fields).json()
+        operation = {"replace": "REPLACE TABLE", "createOrReplace": "CREATE OR REPLACE TABLE"}.get(self._mode, "CREATE TABLE")
         if there:
             metadata = creation.new_metadata(schema_string, self._partitions, self._properties, description=self._comment, table=handle.path)
-            operation = "REPLACE TABLE" if self._mode == "replace" else "CREATE OR REPLACE TABLE"
             replace_table(handle.state, metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed, properties=self._properties)
             return
         try:
@@ -383,6 +383,7 @@ class DeltaTableBuilder:
                 cluster_by=self._columns(handle),
                 description=self._comment,
                 managed=place.managed,
+                operation=operation,
             )
         except TableExists:
             if self._mode == "createIfNotExists":

@@ -121,6 +121,8 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
             return Target(nodes, name, tuple(parts), folder, alias)
         if kind in _OF_ROWS and nodes.is_view(parts):
             return _through_view(nodes, name, parts, alias)
+        if kind in ("AddCheckConstraint", "AddConstraint") and nodes.is_view(parts):  # Spark looks through the view
+            raise nodes.not_found(parts, "ALTER TABLE ... ADD CONSTRAINT")
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as changed
 from typing import Any
 
 import orjson
@@ -27,36 +28,34 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.protocol.paths import FORMATS, path_of
-from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, column_name, dotted
+from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, column_name, dotted, schema_json
 from rowlock.protocol.schema_fit import check_names
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import OF_ONE_TABLE
+from rowlock.transaction.state import call
 
 
 def create_like(target: Target, plan: Any) -> None:
-    """CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] [LOCATION] [TBLPROPERTIES]."""
+    """CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] [LOCATION] [TBLPROPERTIES]: the source is a table of any format, or a view."""
     like = target.nodes.like_of(plan)
-    folder = target.nodes.folder(like.source)
-    if folder is None:
-        target.refuse(f"{'.'.join(like.source or ())}, which is no Delta table", "Name the columns")
     if like.provider is not None and like.provider.lower() not in FORMATS:
         target.refuse(f"USING {like.provider}", "A table like a Delta table is one: leave USING out")
     place = place_named(target.spark, target.parts, like.location)
     if like.if_not_exists and (place.listed or place.has_log):
         return
     place.check("create")
-    head = Handle(target.spark, str(folder)).state.refresh()
-    properties = {k: v for k, v in head.metadata.configuration.items() if k not in {MAX_ID, *OF_ONE_TABLE}}
-    creation.create(
-        place.handle.state,
-        orjson.dumps(_of_a_new_table(orjson.loads(head.metadata.schema_string))).decode(),
-        head.partition_columns,
-        {**properties, **like.properties},
-        cluster_by=head.clustering_columns,
-        description=head.metadata.description,
-        managed=place.managed,
-    )
+    clusters: Sequence[ColumnPath] = ()
+    if (folder := target.nodes.folder(like.source)) is None:
+        columns, partitions, comment, properties = target.nodes.listed(like.source or ())
+        schema_string = schema_json(columns)
+    else:
+        head = Handle(target.spark, str(folder)).state.refresh()
+        schema_string = orjson.dumps(_of_a_new_table(orjson.loads(head.metadata.schema_string))).decode()
+        partitions, clusters, comment = list(head.partition_columns), head.clustering_columns, head.metadata.description
+        properties = {k: v for k, v in head.metadata.configuration.items() if k not in {MAX_ID, *OF_ONE_TABLE}}
+    properties |= like.properties
+    creation.create(place.handle.state, schema_string, partitions, properties, cluster_by=clusters, description=comment, managed=place.managed)
     place.register()
 
 
@@ -137,13 +136,12 @@ def replace_as_select(target: Target, plan: Any) -> None:
         raise NameNotFound(text, condition=catalog.not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""))
     rows = target.nodes.frame(plan.query())
     if not place.has_log:
-        return _create_with_rows(target, spec, rows, False, options)
+        return _create_with_rows(target, spec, rows, False, options, _ANEW)
     place.check("createOrReplace" if plan.orCreate() else "replace")
     for name in options:
         if name not in ("app_id", "app_version", "user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
             target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
-    operation = "CREATE OR REPLACE TABLE AS SELECT" if plan.orCreate() else "REPLACE TABLE AS SELECT"
-    _make_with_rows(spec, place, rows, options, operation, replaces=True)
+    _make_with_rows(spec, place, rows, options, _ANEW if plan.orCreate() else "REPLACE TABLE AS SELECT", replaces=True)
 
 
 def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
@@ -153,7 +151,12 @@ def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "merge_schema"}
 
 
-def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any]) -> None:
+_ANEW = "CREATE OR REPLACE TABLE AS SELECT"
+
+
+def _create_with_rows(
+    target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any], operation: str = "CREATE TABLE AS SELECT"
+) -> None:
     place = place_named(target.spark, target.parts, spec.location)
     if if_not_exists and (place.listed or (place.name is None and place.has_log)):
         return
@@ -162,12 +165,10 @@ def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists
         raise TableExists("There is a table already: CREATE TABLE ... AS SELECT makes a new one; use INSERT INTO", table=place.handle.path)
     if not options.get("data_change", True):
         raise no_table_yet(place.handle.path)
-    _make_with_rows(spec, place, rows, options)
+    _make_with_rows(spec, place, rows, options, operation)
 
 
-def _make_with_rows(
-    spec: Spec, place: Place, rows: DataFrame, options: Mapping[str, Any], operation: str = "CREATE TABLE AS SELECT", *, replaces: bool = False
-) -> None:
+def _make_with_rows(spec: Spec, place: Place, rows: DataFrame, options: Mapping[str, Any], operation: str, *, replaces: bool = False) -> None:
     """Makes the table of a statement with a query, and gives it its name.  Raises InvalidInput for partitions and clustering columns at once."""
     if spec.partitions and spec.clusters:
         raise InvalidInput("A table is partitioned or clustered, not both", table=place.handle.path)
@@ -204,7 +205,8 @@ def save_as_table(target: Target, plan: Any) -> None:
     keys = [] if clusters is None else [tuple(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())]
     if not there:
         spec = Spec(provider=provider, location=place, comment=comment, partitions=partitions, clusters=keys)
-        return _create_with_rows(target, spec, rows, mode == "Ignore", options)
+        made = (_ANEW,) if mode == "Overwrite" else ()
+        return _create_with_rows(target, spec, rows, mode == "Ignore", options, *made)
     _check_clustering(target.head, keys)
     if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
         raise other_location(".".join(target.parts), target.path, place)
@@ -214,7 +216,14 @@ def save_as_table(target: Target, plan: Any) -> None:
         if mode == "Overwrite":
             frames.check_partitions(target.head, rows, partitions)
         rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
-    frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
+    if mode != "Overwrite" or "replace_where" in options:
+        frames.write(rows, target.path, mode=mode.lower(), partition_by=partitions, **options)  # type: ignore[arg-type]
+        return
+    after = partitions if partitions or options.get("overwrite_schema") else target.head.partition_columns
+    metadata = changed(target.head.metadata, partition_columns=tuple(after))
+    told = creation.parameters_of(metadata, (), place_named(target.spark, target.parts, None).managed)
+    with call.told_as(_ANEW, {**told, "isV1SaveAsTableOverwrite": "true"}):
+        frames.write(rows, target.path, mode="overwrite", partition_by=partitions, **options)
 
 
 def _check_clustering(snapshot: Snapshot, cluster_by: Sequence[ColumnPath]) -> None:

@@ -71,7 +71,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
             raise StatementRefused(text, what="CLONE", table=head.table, condition=named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE"))
         fresh = with_marks_of(replace(metadata, id=head.metadata.id, name=head.metadata.name, description=head.metadata.description), head.metadata, head.table)
         _check_mapping(head.metadata, fresh, head.table)
-        return with_row_ids(replace(all_replaced(head, fresh, protocol, adds, clustered), metrics=metrics), head, count)
+        return with_row_ids(replace(all_replaced(head, fresh, protocol, adds, clustered, with_rows=False), metrics=metrics), head, count)
 
     return commit_from_head(target, "CLONE", parameters, make, removes_rows=True, replaces=True)
 

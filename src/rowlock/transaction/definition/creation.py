@@ -203,11 +203,12 @@ def create(
     cluster_by: Sequence[ColumnPath] = (),
     description: str | None = None,
     managed: bool = False,
+    operation: str = "CREATE TABLE",
 ) -> Receipt:
     """Creates an empty table.  Of concurrent creations one wins and the others raise TableExists."""
     metadata = new_metadata(schema_string, partition_columns, configuration or {}, description=description, table=state.store.root)
     check_new_table(metadata, state.store.root, clustered=bool(cluster_by))
-    return create_from(state, metadata, operation="CREATE TABLE", parameters=parameters_of(metadata, cluster_by, managed), cluster_by=cluster_by)
+    return create_from(state, metadata, operation=operation, parameters=parameters_of(metadata, cluster_by, managed), cluster_by=cluster_by)
 
 
 def widened(metadata: Metadata, schema: StructType, table: str) -> Metadata:
@@ -278,7 +279,9 @@ def create_from(
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
     domains = marks if clustered is None else (clustered, *marks)
     txn_id = clock.new_id()
-    info = commit_info(operation, parameters, txn_id, read_version=None, blind=operation != "CONVERT", metrics=metrics)
+    info = commit_info(
+        operation, parameters, txn_id, read_version=None, blind=operation not in ("CONVERT", "CREATE OR REPLACE TABLE AS SELECT"), metrics=metrics
+    )
     info = with_commit_timestamp(info, metadata.configuration, None)
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
     return commit(NewTable(state, info, actions, metrics))

@@ -76,16 +76,18 @@ def clustering_from(head: Snapshot, wanted: DomainMetadata | None) -> tuple[Doma
     return () if wanted == now else (wanted,) if wanted is not None else (replace(now, removed=True),) if now is not None else ()
 
 
-def all_replaced(head: Snapshot, metadata: Metadata, protocol: Protocol, adds: Sequence[AddFile], clustered: DomainMetadata | None) -> HeadActions:
+def all_replaced(
+    head: Snapshot, metadata: Metadata, protocol: Protocol, adds: Sequence[AddFile], clustered: DomainMetadata | None, *, with_rows: bool
+) -> HeadActions:
     """The actions by which the files `adds` take the place of all files, under another definition; the protocol is never lowered."""
-    now = clock.now_ms()
+    now, removed = clock.now_ms(), {"numRemovedFiles": len(head.files), "numRemovedBytes": head.files.total_size_bytes}
     return HeadActions(
         adds=tuple(adds),
         removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
         protocol=creation.widest(head.protocol, protocol),
         metadata=metadata,
         domains=clustering_from(head, clustered),
-        metrics=creation.append_metrics(adds),
+        metrics={**creation.append_metrics(adds), **removed} if with_rows else {},
     )
 
 
@@ -117,7 +119,8 @@ def replace_table(
         configuration = row_tracking.with_column_names({**metadata.configuration, **retained}, clock.new_id)
         fresh = with_marks_of(replace(metadata, id=head.metadata.id, configuration=configuration), head.metadata, head.table)
         protocol, fresh = creation.protocol_for(fresh, clustered=bool(cluster_by)), creation.stored(fresh)
-        return with_row_ids(all_replaced(head, fresh, protocol, adds, creation.clustering_by(fresh, cluster_by, head.table)), head)
+        clustered = creation.clustering_by(fresh, cluster_by, head.table)
+        return with_row_ids(all_replaced(head, fresh, protocol, adds, clustered, with_rows=write is not None), head)
 
     return _committed_once(state, operation, creation.parameters_of(metadata, cluster_by, managed), make, rows, app, replaces=True)
 
@@ -143,9 +146,7 @@ def overwrite_schema(
         fresh = replace(head.metadata, schema_string=metadata.schema_string, partition_columns=metadata.partition_columns)
         if column_mapping.MAX_ID in metadata.configuration:
             fresh = replace(fresh, configuration={**fresh.configuration, column_mapping.MAX_ID: metadata.configuration[column_mapping.MAX_ID]})
-        found = all_replaced(head, fresh, creation.protocol_for(fresh), adds, _clustering_left(head, fresh))
-        metrics = {**found.metrics, "numRemovedFiles": len(head.files), "numRemovedBytes": head.files.total_size_bytes}
-        return with_row_ids(replace(found, metrics=metrics), head)
+        return with_row_ids(all_replaced(head, fresh, creation.protocol_for(fresh), adds, _clustering_left(head, fresh), with_rows=True), head)
 
     parameters: dict[str, Any] = {"mode": "Overwrite", "partitionBy": list(creation.spelled(schema, partition_by)), "canOverwriteSchema": True}
     return _committed_once(state, "WRITE", parameters, make, rows, app)

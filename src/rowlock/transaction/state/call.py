@@ -90,26 +90,34 @@ def user_metadata() -> str | None:
     return None if call is None else call.user_metadata
 
 
-_batch: ContextVar[Mapping[str, str] | None] = ContextVar("the batch of a stream that is written, as the history tells it", default=None)
+_BATCH = "STREAMING UPDATE"
+_told: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar("what the history calls a write of rows, and its parameters", default=None)
+
+
+def told_as(operation: str, parameters: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """A block whose writes of rows have this operation in the history, with these parameters, as delta-spark has it."""
+    return threads.holding(_told, (operation, parameters))
 
 
 def writing_batch(query: str, number: int, mode: str) -> AbstractContextManager[None]:
     """A block whose writes are batch `number` of a stream's query, in an output mode such as Append."""
-    return threads.holding(_batch, {"outputMode": mode, "queryId": query, "epochId": str(number)})
+    return told_as(_BATCH, {"outputMode": mode, "queryId": query, "epochId": str(number)})
 
 
 def in_history(operation: str, parameters: Mapping[str, Any], metrics: Mapping[str, int]) -> tuple[str, Mapping[str, Any], Mapping[str, int]]:
-    """An operation, its parameters and its metrics as the history has them: what writes a batch of a stream is a STREAMING UPDATE, as Delta calls it."""
-    batch = _batch.get()
-    if batch is None or operation != "WRITE":
+    """An operation, its parameters and its metrics as the history has them."""
+    told = _told.get()
+    if told is None or operation != "WRITE":
         return operation, parameters, metrics
+    if told[0] != _BATCH:
+        return told[0], {**told[1], **{name: value for name, value in parameters.items() if name not in ("mode", "partitionBy")}}, metrics
     named = {"numAddedFiles" if name == "numFiles" else name: n for name, n in metrics.items() if name != "numRemovedBytes"}
-    return "STREAMING UPDATE", batch, {"numRemovedFiles": 0, **named}
+    return *told, {"numRemovedFiles": 0, **named}
 
 
 def may_share_version() -> bool:
     """Whether a commit of this call may share its version with others': nothing was said of it alone, by its user or by a stream."""
-    return user_metadata() is None and _batch.get() is None
+    return user_metadata() is None and _told.get() is None
 
 
 def landed(receipt: Receipt) -> Receipt:
