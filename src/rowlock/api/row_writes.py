@@ -37,7 +37,7 @@ _LOOKED_AT = 1000
 class Made:
     """A table as CREATE TABLE AS SELECT and saveAsTable make it: what they say of it beside its rows, and the name of the operation."""
 
-    operation: str = "CREATE TABLE AS SELECT"
+    operation: str
     cluster_by: Sequence[ColumnPath] = ()
     description: str | None = None
     managed: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
@@ -123,7 +124,7 @@ def _spec(target: Target, plan: Any) -> Spec:
 def create_as_select(target: Target, plan: Any) -> None:
     """CREATE TABLE ... AS SELECT: version 0 with the rows in it, and then the name."""
     spec = _spec(target, plan)
-    _create_with_rows(target, spec, target.nodes.frame(plan.query()), bool(plan.ignoreIfExists()), _options(target, plan, spec))
+    _create_with_rows(target, spec, target.nodes.frame(plan.query()), bool(plan.ignoreIfExists()), _options(target, plan, spec), _MADE)
 
 
 def replace_as_select(target: Target, plan: Any) -> None:
@@ -151,12 +152,10 @@ def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "merge_schema"}
 
 
-_ANEW = "CREATE OR REPLACE TABLE AS SELECT"
+_MADE, _ANEW = "CREATE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT"
 
 
-def _create_with_rows(
-    target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any], operation: str = "CREATE TABLE AS SELECT"
-) -> None:
+def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any], operation: str) -> None:
     place = place_named(target.spark, target.parts, spec.location)
     if if_not_exists and (place.listed or (place.name is None and place.has_log)):
         return
@@ -205,8 +204,7 @@ def save_as_table(target: Target, plan: Any) -> None:
     keys = [] if clusters is None else [tuple(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())]
     if not there:
         spec = Spec(provider=provider, location=place, comment=comment, partitions=partitions, clusters=keys)
-        made = (_ANEW,) if mode == "Overwrite" else ()
-        return _create_with_rows(target, spec, rows, mode == "Ignore", options, *made)
+        return _create_with_rows(target, spec, rows, mode == "Ignore", options, _ANEW if mode == "Overwrite" else _MADE)
     _check_clustering(target.head, keys)
     if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
         raise other_location(".".join(target.parts), target.path, place)
@@ -216,14 +214,18 @@ def save_as_table(target: Target, plan: Any) -> None:
         if mode == "Overwrite":
             frames.check_partitions(target.head, rows, partitions)
         rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
-    if mode != "Overwrite" or "replace_where" in options:
-        frames.write(rows, target.path, mode=mode.lower(), partition_by=partitions, **options)  # type: ignore[arg-type]
-        return
+    with _told(target, partitions, options) if mode == "Overwrite" else contextlib.nullcontext():
+        frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
+
+
+def _told(target: Target, partitions: Sequence[str], options: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """A block whose overwrite the history has as delta-spark's: as one that makes the table anew, where all rows are replaced."""
+    if {"replace_where", "replace_using", "replace_on"} & options.keys():
+        return contextlib.nullcontext()
     after = partitions if partitions or options.get("overwrite_schema") else target.head.partition_columns
-    metadata = changed(target.head.metadata, partition_columns=tuple(after))
-    told = creation.parameters_of(metadata, (), place_named(target.spark, target.parts, None).managed)
-    with call.told_as(_ANEW, {**told, "isV1SaveAsTableOverwrite": "true"}):
-        frames.write(rows, target.path, mode="overwrite", partition_by=partitions, **options)
+    managed = place_named(target.spark, target.parts, None).managed
+    parameters = creation.parameters_of(changed(target.head.metadata, partition_columns=tuple(after)), (), managed)
+    return call.told_as(_ANEW, {**parameters, "isV1SaveAsTableOverwrite": "true"})
 
 
 def _check_clustering(snapshot: Snapshot, cluster_by: Sequence[ColumnPath]) -> None:
