@@ -240,7 +240,8 @@ class Close(Single):
         base = None if staged is None else head if head.version == prepared.version else self.state.log.at(prepared.version)
         if staged is None or base is None or not _fits(base, head) or self._is_restored(base):
             record["closed"] = {**closed, "void": staged is not None}
-            return bytes_on(head, commit_info(CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record=record), txns=txns)
+            info = commit_info(CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record=record)
+            return bytes_on(head, info, txns=[*(staged.txns if staged is not None else ()), *txns])  # a step that was undone is not done again
         files, dropped = self._files(staged, base)
         raw = dict(staged.info.raw) if staged.info is not None else {}
         record = {**raw.get("rowlock", {}), **record, "closed": {**closed, "overwritten": dropped}}
