@@ -48,7 +48,7 @@ def create_like(target: Target, plan: Any) -> None:
     place.check("create")
     clusters: Sequence[ColumnPath] = ()
     if (folder := target.nodes.folder(like.source)) is None:
-        columns, partitions, comment, properties = target.nodes.listed(like.source or ())
+        columns, partitions, comment, properties = catalog.described(target.spark, like.source or ())
         schema_string = schema_json(columns)
     else:
         head = Handle(target.spark, str(folder)).state.refresh()

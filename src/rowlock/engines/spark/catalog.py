@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,9 @@ from pyspark.sql.types import StructType
 
 from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.bridge import catalyst, entries
+from rowlock.engines.spark.catalyst.types import delta_schema
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken
+from rowlock.protocol import schema
 from rowlock.protocol.paths import canonical, decode, join
 from rowlock.protocol.schema import dotted
 
@@ -258,3 +260,13 @@ def _path_of_uri(uri: str) -> str:
 
 def _without_slash(path: str) -> str:
     return path.rstrip("/")
+
+
+def described(spark: SparkSession, parts: Sequence[str]) -> tuple[schema.StructType, list[str], str | None, dict[str, str]]:
+    """The columns, partition columns, comment and properties of a table of any format, or of a view.  Raises AnalysisException where there is none."""
+    state, bridge = spark._jsparkSession.sessionState(), catalyst(spark)
+    found = state.catalog().getTempViewOrPermanentTableMetadata(state.sqlParser().parseTableIdentifier(dotted(parts[-2:])))
+    columns = delta_schema(StructType.fromJson(json.loads(str(found.schema().json()))))
+    held = entries(bridge.converters.asJava(found.properties()))
+    properties = {name: str(value) for name, value in held.items() if not name.startswith("view.")}  # of which Spark keeps what a view is made of
+    return columns, [str(c) for c in bridge.list(found.partitionColumnNames())], bridge.option(found.comment()), properties

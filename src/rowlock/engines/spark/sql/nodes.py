@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
@@ -17,10 +16,9 @@ from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, delta_tables, not_found
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, entries
-from rowlock.engines.spark.catalyst.types import char_is_varchar, delta_schema, parse_type
+from rowlock.engines.spark.catalyst.types import char_is_varchar, parse_type
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
-from rowlock.protocol import schema
 from rowlock.protocol.char_varchar import KEY, as_varchar
 from rowlock.protocol.paths import FORMATS, path_of
 from rowlock.protocol.schema import ColumnPath, dotted
@@ -118,16 +116,6 @@ class Nodes:
         else:
             condition = not_found(name, self.spark.catalog.currentDatabase())
         return NameNotFound(f"{'.'.join(parts)} is no Delta table: {operation} works on these only; correct the name or use delta.`path`", condition=condition)
-
-    def listed(self, parts: Sequence[str]) -> tuple[schema.StructType, list[str], str | None, dict[str, str]]:
-        """The columns, partition columns, comment and properties of a table of any format, or of a view.  Raises AnalysisException where there is none."""
-        state = self.spark._jsparkSession.sessionState()
-        found = state.catalog().getTempViewOrPermanentTableMetadata(state.sqlParser().parseTableIdentifier(dotted(parts[-2:])))
-        columns = delta_schema(StructType.fromJson(orjson.loads(str(found.schema().json()))))
-        properties = {
-            k: str(v) for k, v in self.mapping(found.properties()).items() if not k.startswith("view.")
-        }  # of which Spark keeps what a view is made of
-        return columns, [str(c) for c in self.items(found.partitionColumnNames())], self.option(found.comment()), properties
 
     def is_view(self, parts: Sequence[str] | None) -> bool:
         """Whether a name is that of a view, a temporary one too."""
