@@ -108,11 +108,11 @@ SUITES = {
     "scans": Suite(
         "statements",
         "Scans of files with deletion vectors",
-        "0.1, 1.1 and 11 % of the rows are in deletion vectors when the table is scanned.",
+        "0.1, 1.1 and 11 % of the rows are in deletion vectors when the table is scanned: once, with what Spark compiles for it, and then three times.",
         (ROWLOCK, PARQUET, DELTA_SPARK),
         {"rows": 5_000_000, "statements": ("write", *SCANS)},
         {"rows": 500_000, "statements": ("write", *SCANS), "memory_mb": 2048},
-        goals={f"scan, {share} in vectors, s": 1.1 for share in ("0.1 %", "1 %", "10 %")},
+        goals={f"{scans}, {share} in vectors, s": 1.1 for scans in ("scan", "three more scans") for share in ("0.1 %", "1 %", "10 %")},
     ),
     "clustering": Suite(
         "clustering",
