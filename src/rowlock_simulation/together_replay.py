@@ -35,11 +35,14 @@ class Log:
         return next((t for t, (p, r) in self.prepared.items() if p <= version < r), None)
 
     def brings_back(self, version: int, before: int) -> bool:
-        """Whether a version adds a file that versions up to `before` have added and removed."""
-        gone = set[FileKey]()
+        """Whether a version adds a file that versions up to `before` have added and removed, also under another name."""
+        gone, live = set[FileKey](), set[str]()
         for commit in self.commits[: before + 1]:
             gone = (gone | {r.key for r in commit.removes}) - {a.key for a in commit.adds}
-        return not gone.isdisjoint(a.key for a in self.commits[version].adds)
+            live = (live - {r.path for r in commit.removes}) | {a.path for a in commit.adds}
+        added = self.commits[version].adds
+        copied = any(a.path not in live and a.default_row_commit_version is not None and a.default_row_commit_version <= before for a in added)
+        return copied or not gone.isdisjoint(a.key for a in added)
 
 
 class Replayed:

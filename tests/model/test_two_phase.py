@@ -23,6 +23,7 @@ from rowlock.cli.main import app
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, StorageError, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.run import check
 from rowlock.protocol.actions import CommitInfo, SetTransaction
 from rowlock.protocol.commits import serialize_commit
@@ -382,6 +383,22 @@ def test_a_restore_of_another_engine_that_brings_rows_back_undoes_the_transactio
         receipt = transfer(bank, OUT, merge, app=SetTransaction("job", 1))
     assert not receipt.pending and values(bank[1]) == expected and values(bank[0])[1] == 90
     assert all(table.state.refresh().has_step(SetTransaction("job", 1)) for table in bank)
+
+
+@pytest.mark.parametrize("gone", ["DELETE WHERE k = 3", "DELETE WHERE k > 0"])
+def test_a_restore_undoes_the_transaction_also_where_removed_files_are_forgotten(bank: Bank, gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of a file, or all of it, was deleted longer ago than the retention, so that no checkpoint names what was removed (tables 277,004,252)."""
+    bank[1].run(parse(gone))
+    foreign = Foreign(bank[1])
+
+    def restored() -> None:
+        foreign.table.restore(1)
+        monkeypatch.setattr(TableLog, "removes", lambda *_: (-1, [], []))
+
+    merge = "MERGE USING (k, v: (3, 7)) ON t.k = s.k WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)"
+    with use_observer(At(bank[1], "decided", restored)):
+        transfer(bank, OUT, merge)
+    assert values(bank[1]) == {1: 100, 2: 100, 3: 100}
 
 
 def test_the_home_is_where_other_engines_could_not_be_followed(make: Make) -> None:

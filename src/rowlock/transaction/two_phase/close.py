@@ -249,11 +249,19 @@ class Close(Single):
         return bytes_on(head, info, adds=files.adds, removes=files.removes, domains=files.domains, cdc=files.cdc, txns=[*staged.txns, *txns])
 
     def _is_restored(self, base: Snapshot) -> bool:
-        """Whether files are back that were gone at the P: another engine's RESTORE came after the transaction, and undoes it."""
-        back = {a.key for c in self.state.log.commits(base.version, self.head.version) for a in c.adds}
-        back -= {a.key for a in base.files.get({path for path, _ in back}).values()}
+        """Whether rows are back that were gone at the P: another engine's RESTORE came after the transaction, and undoes it.
+
+        A file's vector got smaller; or a file is back, which its rows' commit version tells, and on a table without row tracking what is known of removed files.
+        """
+        added = [a for c in self.state.log.commits(base.version, self.head.version) for a in c.adds]
+        there = base.files.get({a.path for a in added})
+        back = [a for a in added if a.path not in there]
+        if any(_dead(a) < _dead(there[a.path]) for a in added if a.path in there):
+            return True
+        if any(a.default_row_commit_version is not None and a.default_row_commit_version <= base.version for a in back):
+            return True
         _, retained, later = self.state.log.removes(base) if back else (0, [], [])
-        return not back.isdisjoint(r.key for r in (*retained, *(r for _, r in later)))
+        return not {a.key for a in back}.isdisjoint(r.key for r in (*retained, *(r for _, r in later)))
 
     def _files(self, staged: Commit, base: Snapshot) -> tuple[FileActions, int]:
         return (_as_staged(staged, base), 0) if self.head.version == base.version else self._followed(staged, base)
@@ -278,6 +286,11 @@ class Close(Single):
         if over is not None and self._prepared.post is not None:
             discard(self.state.store, (self._prepared.post,))
         return over
+
+
+def _dead(file: AddFile) -> int:
+    """How many rows of a file its vector marks."""
+    return 0 if file.deletion_vector is None else file.deletion_vector.cardinality
 
 
 def _staged_by(store: ObjectStore, prepared: Prepared) -> Commit | None:
