@@ -220,6 +220,8 @@ def _merge(span: Callable[[int], tuple[int, int, int]], *more: Callable[[int], t
     return Statement(run, effect)
 
 
+SHARES = ("0.1 %", "1 %", "10 %")
+"""The shares of rows that the scans of files with vectors delete one after the other."""
 STATEMENTS = {
     "write": Statement(_write, _written, on_parquet=True),
     "UPDATE of half": _update(2, 0),
@@ -241,12 +243,12 @@ STATEMENTS = {
     "scan, 0.1 % in vectors": Statement(_scan, on_parquet=True),
     "DELETE of 10 %": _delete(10, 3),
     "scan, 10 % in vectors": Statement(_scan, on_parquet=True),
-    **{f"three more scans, {share} in vectors": Statement(_scan_more, on_parquet=True) for share in ("0.1 %", "1 %", "10 %")},
+    **{f"three more scans, {share} in vectors": Statement(_scan_more, on_parquet=True) for share in SHARES},
 }
 _SCANS = (("DELETE of", ""), ("scan,", " in vectors"), ("three more scans,", " in vectors"))
 LARGE = tuple(STATEMENTS)[:8]
 IDLE = tuple(STATEMENTS)[8:16]
-SCANS = ("scan", *(f"{what} {share}{of}" for share in ("0.1 %", "1 %", "10 %") for what, of in _SCANS))
+SCANS = ("scan", *(f"{what} {share}{of}" for share in SHARES for what, of in _SCANS))
 
 
 def expected(rows: int, statements: Iterable[str]) -> list[int]:

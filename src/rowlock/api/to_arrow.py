@@ -86,7 +86,7 @@ def first_rows(state: SharedState, snapshot: Snapshot, columns: Sequence[str], l
 def count_rows(state: SharedState, snapshot: Snapshot) -> int:
     """How many rows live in a version: by the log, and by the footers of files whose statistics do not say it."""
     count = ArrowEngine(state.store).count
-    dead = sum(f.deletion_vector.cardinality for f in snapshot.files.adds() if f.deletion_vector is not None)
+    dead = sum(f.dead_rows for f in snapshot.files.adds())
     return sum(f.physical_rows(count) for f in snapshot.files.adds()) - dead
 
 

@@ -108,7 +108,7 @@ def _by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:
 def dead_share(file: AddFile) -> float:
     """The share of a file's rows that its deletion vector marks; 0 if the number of rows is not known."""
     rows = file.num_records
-    return 0.0 if file.deletion_vector is None or not rows else file.deletion_vector.cardinality / rows
+    return file.dead_rows / rows if rows else 0.0
 
 
 def _first_fit(files: list[AddFile], target: int) -> list[list[AddFile]]:

@@ -58,6 +58,11 @@ class AddFile:
         return self.path, self.size_bytes, self.modification_time_ms
 
     @property
+    def dead_rows(self) -> int:
+        """How many rows the deletion vector marks, as the log says."""
+        return 0 if self.deletion_vector is None else self.deletion_vector.cardinality
+
+    @property
     def num_records(self) -> int | None:
         """The physical number of rows, deleted ones included; None if the statistics lack it."""
         if not self.stats:

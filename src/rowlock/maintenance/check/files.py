@@ -116,8 +116,7 @@ def _vector_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
         vector = Vectors(store).of(add)
     except CorruptLog as e:
         return add.path, str(e)
-    expected = add.deletion_vector.cardinality if add.deletion_vector else 0
-    return (add.path, f"marks {len(vector):,} rows, the log says {expected:,}") if len(vector) != expected else None
+    return (add.path, f"marks {len(vector):,} rows, the log says {add.dead_rows:,}") if len(vector) != add.dead_rows else None
 
 
 class Places:

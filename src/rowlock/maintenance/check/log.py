@@ -207,8 +207,7 @@ def differences(checkpoint: Snapshot, log: Snapshot) -> list[str]:
 
 
 def _identity(add: AddFile) -> tuple[object, ...]:
-    vector = add.deletion_vector.cardinality if add.deletion_vector else 0
-    return add.path, add.key[1], vector, add.size_bytes, add.base_row_id, add.default_row_commit_version, add.num_records
+    return add.path, add.key[1], add.dead_rows, add.size_bytes, add.base_row_id, add.default_row_commit_version, add.num_records
 
 
 def _fingerprint(snapshot: Snapshot) -> tuple[int, int]:

@@ -256,7 +256,7 @@ class Close(Single):
         added = [a for c in self.state.log.commits(base.version, self.head.version) for a in c.adds]
         there = base.files.get({a.path for a in added})
         back = [a for a in added if a.path not in there]
-        if any(_dead(a) < _dead(there[a.path]) for a in added if a.path in there):
+        if any(a.dead_rows < there[a.path].dead_rows for a in added if a.path in there):
             return True
         if any(a.default_row_commit_version is not None and a.default_row_commit_version <= base.version for a in back):
             return True
@@ -286,11 +286,6 @@ class Close(Single):
         if over is not None and self._prepared.post is not None:
             discard(self.state.store, (self._prepared.post,))
         return over
-
-
-def _dead(file: AddFile) -> int:
-    """How many rows of a file its vector marks."""
-    return 0 if file.deletion_vector is None else file.deletion_vector.cardinality
 
 
 def _staged_by(store: ObjectStore, prepared: Prepared) -> Commit | None:
