@@ -24,12 +24,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock.conflict.value import Conflict, conflict_with
-from rowlock.protocol import commits, row_tracking
+from rowlock.protocol import commits, delta_properties, row_tracking
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import HIGH_WATER_MARK, differ_in_marks_only
 from rowlock.protocol.constraints import INVARIANTS, checks_of, is_constraint
-from rowlock.protocol.features import all_features
+from rowlock.protocol.features import WRITABLE, all_features
 from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.properties import Isolation, column_mapping_mode
 from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, DataType, StructField, StructType, nullable_type, parse_schema
@@ -81,14 +81,6 @@ def linked_paths(paths: frozenset[str], winners: Iterable[Commit]) -> frozenset[
     return frozenset(reached)
 
 
-HARMLESS_PROPERTIES = frozenset({
-    "delta.checkpointInterval", "delta.logRetentionDuration", "delta.deletedFileRetentionDuration", "delta.enableExpiredLogCleanup",
-    "delta.setTransactionRetentionDuration", "delta.targetFileSize", "delta.tuneFileSizesForRewrites", "delta.autoOptimize.autoCompact",
-    "delta.autoOptimize.optimizeWrite", "delta.randomizeFilePrefixes", "delta.randomPrefixLength", "delta.sampleRetentionDuration",
-    "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns", "delta.dataSkippingStringPrefixLength",
-})  # fmt: skip
-"""Properties whose change cannot invalidate staged work."""
-
 PropertyChange = Callable[[str | None, str | None, frozenset[str]], bool]
 """(old value, new value, the table's features) -> whether the change is harmless to staged work."""
 
@@ -106,15 +98,7 @@ HARMLESS_CHANGES: Mapping[str, PropertyChange] = {
     row_tracking.ROW_ID_COLUMN: lambda old, new, features: old is None,
     row_tracking.COMMIT_VERSION_COLUMN: lambda old, new, features: old is None,
 }
-"""Properties whose change is harmless in one direction: what they require is done when the commit is built from the head."""
-
-HARMLESS_FEATURES = frozenset({
-    "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "clustering", "columnMapping",
-    "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns", "inCommitTimestamp", "invariants", "rowTracking", "timestampNtz",
-    "typeWidening", "v2Checkpoint", "vacuumProtocolCheck", "variantShredding", "variantShredding-preview", "variantType", "variantType-preview",
-})  # fmt: skip
-"""Features that do not affect staged work by merely being listed.  They take effect through a property or a column, which
-is a change of metadata, or when the commit is built (row ids are assigned then, above the head's high-water mark)."""
+"""Properties whose change is harmless in one direction: what they require is done when the commit is built from the head.  Those of any change: `DeltaProperty.harmless`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +146,13 @@ Rule = Callable[[Reads, Commit, TableState], "Conflict | None"]
 
 
 def protocol_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """A winner removed a feature, added one that affects staged work, or both changed the protocol."""
+    """A winner removed a feature, added one that Rowlock does not write, or both changed the protocol."""
     if winner.protocol is None:
         return None
     before, after = all_features(state.protocol), all_features(winner.protocol)
     lowered = winner.protocol.min_reader_version < state.protocol.min_reader_version or winner.protocol.min_writer_version < state.protocol.min_writer_version
-    if reads.changes_protocol or lowered or before - after or after - before - HARMLESS_FEATURES:
+    # A feature that is merely listed takes effect through a property or a column, which is a change of metadata, or when the commit is built from the head.
+    if reads.changes_protocol or lowered or before - after or after - before - WRITABLE:
         return conflict_with(winner, "protocol")
     return None
 
@@ -202,7 +187,7 @@ def is_harmless(before: Metadata, after: Metadata, protocol: Protocol) -> bool:
 
 def is_harmless_property(key: str, old: str | None, new: str | None, features: frozenset[str]) -> bool:
     """Whether changing a property from `old` to `new` (None: unset) cannot invalidate staged work."""
-    if key in HARMLESS_PROPERTIES or not key.startswith("delta."):
+    if not key.startswith("delta.") or ((known := delta_properties.find(key)) is not None and known.harmless):
         return True
     return key in HARMLESS_CHANGES and HARMLESS_CHANGES[key](old, new, features)
 

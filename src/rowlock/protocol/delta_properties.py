@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 MAX_READER_VERSION, MAX_WRITER_VERSION = 3, 7
@@ -37,6 +38,7 @@ class DeltaProperty:
     description  what Rowlock does, as a sentence; of a refused one also what is done instead
     least      the smallest whole number
     feature    for the treatment "feature"
+    harmless   no change of it can invalidate staged work: where it counts, each commit asks the head
     """
 
     name: str
@@ -47,6 +49,7 @@ class DeltaProperty:
     choices: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     feature: str = ""
+    harmless: bool = False
 
     def problem(self, value: str) -> str | None:
         """Why the property cannot be set to this value, as a phrase for an error; None if it can."""
@@ -89,16 +92,19 @@ def bytes_of(text: str) -> int | None:
     return int(found[1]) << _SHIFTS[found[2]] or None if found else None
 
 
-def _effect(name: str, kind: Kind, description: str, *, least: int = 0, choices: Iterable[str] = ()) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", kind, "effect", description, least, tuple(choices))
+def _effect(name: str, kind: Kind, description: str, *, least: int = 0, choices: Iterable[str] = (), harmless: bool = False) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", kind, "effect", description, least, tuple(choices), harmless=harmless)
+
+
+_upkeep = partial(_effect, harmless=True)  # how files, checkpoints and the log are laid out and kept
 
 
 def _ignored(name: str, kind: Kind, description: str) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", kind, "ignored", description)
+    return DeltaProperty(f"delta.{name}", kind, "ignored", description, harmless=True)
 
 
-def _refused(name: str, description: str, *only: str) -> DeltaProperty:
-    return DeltaProperty(f"delta.{name}", "text", "refused", description, only=only)
+def _refused(name: str, description: str, *only: str, harmless: bool = False) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", "text", "refused", description, only=only, harmless=harmless)
 
 
 def _of_feature(name: str, feature: str) -> DeltaProperty:
@@ -114,27 +120,27 @@ _REDIRECT = "Rowlock follows no redirection to another table"
 
 _ALL = (
     # ---- the log ----
-    _effect(
+    _upkeep(
         "logRetentionDuration",
         "interval",
         "After a checkpoint, the log before the newest checkpoint older than this is deleted; 30 days by default, and never shorter than delta.deletedFileRetentionDuration",
     ),
-    _effect("enableExpiredLogCleanup", "boolean", "false keeps the log for ever"),
+    _upkeep("enableExpiredLogCleanup", "boolean", "false keeps the log for ever"),
     _effect("requireCheckpointProtectionBeforeVersion", "integer", "The log before this version is deleted in one go or not at all"),
-    _effect("checkpointInterval", "integer", "A checkpoint is written after so many commits; 10 by default", least=1),
+    _upkeep("checkpointInterval", "integer", "A checkpoint is written after so many commits; 10 by default", least=1),
     _effect(
         "checkpointPolicy",
         "choice",
         "v2: checkpoints have unique names and keep file actions in sidecar files; it adds the feature v2Checkpoint. classic: one Parquet file",
         choices=("classic", "v2"),
     ),
-    _effect(
+    _upkeep(
         "checkpoint.writeStatsAsJson",
         "boolean",
         "false: checkpoints hold statistics as structs and not as JSON. Statistics that a struct cannot hold stay JSON",
     ),
-    _effect("checkpoint.writeStatsAsStruct", "boolean", "true: checkpoints hold statistics, and partition values, as structs too"),
-    _effect(
+    _upkeep("checkpoint.writeStatsAsStruct", "boolean", "true: checkpoints hold statistics, and partition values, as structs too"),
+    _upkeep(
         "setTransactionRetentionDuration",
         "interval",
         "A checkpoint leaves out the versions of applications that were last updated longer ago; without it all are kept",
@@ -150,36 +156,36 @@ _ALL = (
         "isolationLevel", "choice", "The isolation level where rowlock.isolation is not set", choices=("Serializable", "WriteSerializable", "SnapshotIsolation")
     ),
     # ---- data files ----
-    _effect("dataSkippingNumIndexedCols", "integer", "So many columns, from the first, get statistics; 32 by default, -1 for all", least=-1),
-    _effect(
+    _upkeep("dataSkippingNumIndexedCols", "integer", "So many columns, from the first, get statistics; 32 by default, -1 for all", least=-1),
+    _upkeep(
         "dataSkippingStatsColumns",
         "text",
         "These columns get statistics, and no others; one that is not there, partitions the table or has a type without bounds is refused",
     ),
-    _effect("dataSkippingStringPrefixLength", "integer", "Statistics hold so many characters of a text's bounds; 32 by default"),
-    _effect(
+    _upkeep("dataSkippingStringPrefixLength", "integer", "Statistics hold so many characters of a text's bounds; 32 by default"),
+    _upkeep(
         "randomizeFilePrefixes",
         "boolean",
         "New data files lie in folders with random names, not in those of their partitions; the files of one Spark job in one",
     ),
-    _effect("randomPrefixLength", "integer", "So many characters have these names; 2 by default", least=1),
-    _effect("deletedFileRetentionDuration", "interval", "VACUUM keeps removed files for so long, and checkpoints keep their removal; 1 week by default"),
-    _effect("targetFileSize", "bytes", "OPTIMIZE packs files up to this size; 1 GB by default"),
-    _refused("tuneFileSizesForRewrites", "No statement of Rowlock chooses the size of its files by a table's history", "false"),
-    _effect("autoOptimize", "boolean", "The former name of delta.autoOptimize.autoCompact"),
-    _effect(
+    _upkeep("randomPrefixLength", "integer", "So many characters have these names; 2 by default", least=1),
+    _upkeep("deletedFileRetentionDuration", "interval", "VACUUM keeps removed files for so long, and checkpoints keep their removal; 1 week by default"),
+    _upkeep("targetFileSize", "bytes", "OPTIMIZE packs files up to this size; 1 GB by default"),
+    _refused("tuneFileSizesForRewrites", "No statement of Rowlock chooses the size of its files by a table's history", "false", harmless=True),
+    _upkeep("autoOptimize", "boolean", "The former name of delta.autoOptimize.autoCompact"),
+    _upkeep(
         "autoOptimize.autoCompact",
         "boolean",
         "After a commit of rows through a Spark session, partitions that it wrote to and that hold 50 small files are compacted, in a commit of its own",
     ),
-    _effect("autoOptimize.optimizeWrite", "boolean", "Rows that Spark writes are shuffled first, so that each partition gets few files"),
-    _effect(
+    _upkeep("autoOptimize.optimizeWrite", "boolean", "Rows that Spark writes are shuffled first, so that each partition gets few files"),
+    _upkeep(
         "parquet.compression.codec",
         "choice",
         "New data files are compressed so, unless the write says otherwise; by default as the session's spark.sql.parquet.compression.codec, else snappy",
         choices=("snappy", "zstd", "gzip", "lz4", "uncompressed", "SNAPPY", "ZSTD", "GZIP", "LZ4", "UNCOMPRESSED"),
     ),
-    _refused("parquet.format.version", "Data files have the format version of the writing library, Spark or pyarrow"),
+    _refused("parquet.format.version", "Data files have the format version of the writing library, Spark or pyarrow", harmless=True),
     _refused("writePartitionColumnsToParquet", "Partition values are in the log and not in data files", "false"),
     _effect(
         "compatibility.symlinkFormatManifest.enabled",
@@ -212,8 +218,8 @@ _ALL = (
         _effect(f"min{kind}Version", "choice", _PROTOCOL, choices=tuple(map(str, range(1, highest + 1))))
         for kind, highest in (("Reader", MAX_READER_VERSION), ("Writer", MAX_WRITER_VERSION))
     ),
-    _effect("ignoreProtocolDefaults", "boolean", "true: the table gets no versions and no features of the protocol from the session's properties.defaults"),
-    _effect("dropFeatureTruncateHistory.retentionDuration", "interval", "DROP FEATURE ... TRUNCATE HISTORY keeps versions for so long; 24 hours by default"),
+    _upkeep("ignoreProtocolDefaults", "boolean", "true: the table gets no versions and no features of the protocol from the session's properties.defaults"),
+    _upkeep("dropFeatureTruncateHistory.retentionDuration", "interval", "DROP FEATURE ... TRUNCATE HISTORY keeps versions for so long; 24 hours by default"),
     # ---- other formats and services ----
     _of_feature("enableMaterializePartitionColumnsFeature", "materializePartitionColumns"),
     *(_of_feature(f"enableIceberg{name}", f"iceberg{name}") for name in ("CompatV1", "CompatV2", "CompatV3", "WriterCompatV1")),

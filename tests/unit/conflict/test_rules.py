@@ -10,6 +10,7 @@ from rowlock import exceptions
 from rowlock.conflict import rules
 from rowlock.conflict.rules import Reads
 from rowlock.protocol.actions import AddFile, Commit, CommitInfo, DeletionVectorDescriptor, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.delta_properties import DELTA_PROPERTIES
 from rowlock.protocol.predicates import Unknown
 from rowlock.protocol.schema import StructType
 
@@ -111,6 +112,23 @@ def test_one_harmless_key_and_one_that_is_not() -> None:
 
 def test_two_harmless_keys() -> None:
     assert found(Reads(), winner(metadata=having(delta__checkpointInterval="20", delta__targetFileSize="1mb"))) is None
+
+
+def test_every_property_says_whether_its_change_is_harmless() -> None:
+    """How files, checkpoints and the log are laid out may change beneath a writer; what says something of rows may not."""
+    changed = {
+        name
+        for name, known in DELTA_PROPERTIES.items()
+        if found(Reads(), winner(metadata=replace(METADATA, configuration={**METADATA.configuration, name: "x"})))
+    }
+    assert {name for name, known in DELTA_PROPERTIES.items() if not known.harmless} - changed == {
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.inCommitTimestampEnablementTimestamp",
+        "delta.rowTracking.materializedRowIdColumnName",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+    }  # set once, while others write
+    assert {"delta.appendOnly", "delta.columnMapping.mode", "delta.enableChangeDataFeed", "delta.isolationLevel", "delta.enableRowTracking"} <= changed
+    assert not {"delta.parquet.compression.codec", "delta.checkpoint.writeStatsAsStruct", "delta.enableFullRetentionRollback"} & changed
 
 
 def test_a_key_is_removed() -> None:
