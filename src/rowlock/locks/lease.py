@@ -21,7 +21,7 @@ import socket
 import threading
 import zlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
@@ -144,10 +144,7 @@ class LeaseTable:
 
     def to_bytes(self) -> bytes:
         """The table as JSON, the value of the register."""
-        grants = [
-            {"id": g.id, "holder": g.holder, "scopes": sorted(sorted(s) for s in g.scopes), "epoch": g.epoch, "renewals": g.renewals, "term_s": g.term_s}
-            for g in self.grants
-        ]
+        grants = [{**asdict(g), "scopes": sorted(sorted(s) for s in g.scopes)} for g in self.grants]
         return orjson.dumps({"epoch": self.epoch, "grants": grants})
 
 

@@ -33,54 +33,26 @@ from rowlock.protocol.features import V2_CHECKPOINTS, reader_features
 from rowlock.protocol.schema import StructField
 from rowlock.storage.store import ObjectStore
 
-_MAP = frames.MAP
-_VECTOR = pa.struct(
-    [("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("offset", pa.int32()), ("sizeInBytes", pa.int32()), ("cardinality", pa.int64())]
-)
-_ADD = pa.struct([*((theirs, type_) for theirs, _, type_ in frames.FROM_ADD), ("deletionVector", _VECTOR)])
-_REMOVE = pa.struct(
-    [
-        ("path", pa.string()),
-        ("deletionTimestamp", pa.int64()),
-        ("dataChange", pa.bool_()),
-        ("extendedFileMetadata", pa.bool_()),
-        ("partitionValues", _MAP),
-        ("size", pa.int64()),
-        ("deletionVector", _VECTOR),
-        ("baseRowId", pa.int64()),
-        ("defaultRowCommitVersion", pa.int64()),
-    ]
-)
-_FORMAT = pa.struct([("provider", pa.string()), ("options", _MAP)])
-_METADATA = pa.struct(
-    [
-        ("id", pa.string()),
-        ("name", pa.string()),
-        ("description", pa.string()),
-        ("format", _FORMAT),
-        ("schemaString", pa.string()),
-        ("partitionColumns", pa.list_(pa.field("element", pa.string()))),
-        ("configuration", _MAP),
-        ("createdTime", pa.int64()),
-    ]
-)
-_FEATURES = pa.list_(pa.field("element", pa.string()))
-_PROTOCOL = pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32()), ("readerFeatures", _FEATURES), ("writerFeatures", _FEATURES)])
-SCHEMA = pa.schema(
-    [
-        ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
-        ("add", _ADD),
-        ("remove", _REMOVE),
-        ("metaData", _METADATA),
-        ("protocol", _PROTOCOL),
-        ("domainMetadata", pa.struct([("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())])),
-    ]
-)
+_TEXT, _INT, _LONG, _BOOL, _MAP = pa.string(), pa.int32(), pa.int64(), pa.bool_(), frames.MAP
+_TEXTS = pa.list_(pa.field("element", _TEXT))
 
 
-_TAGS = ("version", pa.int64()), ("tags", _MAP)
-_SIDECAR = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64()), ("tags", _MAP)])
-V2_SCHEMA = pa.schema([*SCHEMA, ("checkpointMetadata", pa.struct(_TAGS)), ("sidecar", _SIDECAR)])
+def _struct(**fields: pa.DataType) -> pa.StructType:
+    return pa.struct(list(fields.items()))
+
+
+_VECTOR = _struct(storageType=_TEXT, pathOrInlineDv=_TEXT, offset=_INT, sizeInBytes=_INT, cardinality=_LONG)
+_ADD = _struct(**{theirs: type_ for theirs, _, type_ in frames.FROM_ADD}, deletionVector=_VECTOR)
+_OF_REMOVE = {"path": _TEXT, "deletionTimestamp": _LONG, "dataChange": _BOOL, "extendedFileMetadata": _BOOL, "partitionValues": _MAP, "size": _LONG}
+_REMOVE = _struct(**_OF_REMOVE, deletionVector=_VECTOR, baseRowId=_LONG, defaultRowCommitVersion=_LONG)
+_OF_TABLE = {"id": _TEXT, "name": _TEXT, "description": _TEXT, "format": _struct(provider=_TEXT, options=_MAP), "schemaString": _TEXT}
+_METADATA = _struct(**_OF_TABLE, partitionColumns=_TEXTS, configuration=_MAP, createdTime=_LONG)
+_PROTOCOL = _struct(minReaderVersion=_INT, minWriterVersion=_INT, readerFeatures=_TEXTS, writerFeatures=_TEXTS)
+_TXN, _DOMAIN = _struct(appId=_TEXT, version=_LONG, lastUpdated=_LONG), _struct(domain=_TEXT, configuration=_TEXT, removed=_BOOL)
+SCHEMA = pa.schema(_struct(txn=_TXN, add=_ADD, remove=_REMOVE, metaData=_METADATA, protocol=_PROTOCOL, domainMetadata=_DOMAIN))
+
+_SIDECAR = _struct(path=_TEXT, sizeInBytes=_LONG, modificationTime=_LONG, tags=_MAP)
+V2_SCHEMA = pa.schema([*SCHEMA, *_struct(checkpointMetadata=_struct(version=_LONG, tags=_MAP), sidecar=_SIDECAR)])
 """The file columns exist and are empty: readers look for them in the file before they know its sidecars."""
 
 

@@ -23,6 +23,8 @@ __all__ = [
 FileKey = tuple[str, str | None]
 """(path, deletion vector id): the identity of a logical file."""
 
+_OF_BOTH = "path", "partition_values", "size_bytes", "deletion_vector", "stats", "tags", "base_row_id", "default_row_commit_version", "log_path"
+"""What a remove says of its file as the add did."""
 _NUM_RECORDS_FIRST = re.compile(r'^\s*\{\s*"numRecords"\s*:\s*(\d+)\s*[,}]')
 
 
@@ -86,20 +88,8 @@ class AddFile:
 
     def removed(self, deletion_timestamp_ms: int, data_change: bool) -> RemoveFile:
         """The `remove` action of exactly this logical file: its path and its current deletion vector (I4)."""
-        return RemoveFile(
-            path=self.path,
-            deletion_timestamp_ms=deletion_timestamp_ms,
-            data_change=data_change,
-            extended_file_metadata=True,
-            partition_values=self.partition_values,
-            size_bytes=self.size_bytes,
-            deletion_vector=self.deletion_vector,
-            stats=self.stats,
-            tags=self.tags,
-            base_row_id=self.base_row_id,
-            default_row_commit_version=self.default_row_commit_version,
-            log_path=self.log_path,
-        )
+        same = {name: getattr(self, name) for name in _OF_BOTH}
+        return RemoveFile(deletion_timestamp_ms=deletion_timestamp_ms, data_change=data_change, extended_file_metadata=True, **same)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,10 +104,6 @@ READABLE = frozenset(f.name for f in FEATURES if f.reads)
 WRITABLE = frozenset(_BY_NAME)
 
 
-def _property_on(name: str) -> ActiveTest:
-    return lambda metadata, schema: is_true(metadata.configuration, name)
-
-
 def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
     """Whether a column has the name of one of the change data feed's own columns, while the feed is on."""
     on = any(is_true(metadata.configuration, name) for name in ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture"))  # the second is its former name
@@ -116,12 +112,12 @@ def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
 
 _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "a column named _change_type, _commit_version or _commit_timestamp beside delta.enableChangeDataFeed": _shadows_change_feed_column,
-    "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
+    "inCommitTimestamp-preview": lambda metadata, schema: is_true(metadata.configuration, "delta.enableInCommitTimestamps-preview"),
     "type void within a column": lambda metadata, schema: void_within(schema) is not None,
     "no column but of type void": lambda metadata, schema: bool(schema.fields) and type_names(schema) == {VOID},
 }
 """Features that prevent writing only while the table uses them, each with the test for that."""
-_ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {p.feature: _property_on(p.name) for p in DELTA_PROPERTIES.values() if p.treatment == "feature"}
+_ACTIVATED_BY_PROPERTY = {p.feature: p.name for p in DELTA_PROPERTIES.values() if p.treatment == "feature"}
 """Features that a property activates even where the protocol does not list them; unlike those above, listing them alone prevents writing too."""
 
 
@@ -190,9 +186,10 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
         )
     if (unknown := next(unknown_bounds(schema), None)) is not None:
         raise _refusal(f"{CHAR_VARCHAR} (the bounds of {unknown} would not be enforced)", "write", table)
-    for name, is_active in (*_REFUSED_WHILE_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
-        if is_active(metadata, schema):
-            raise _refusal(name, "write", table)
+    active = [name for name, is_active in _REFUSED_WHILE_ACTIVE.items() if is_active(metadata, schema)]
+    active += [name for name, key in _ACTIVATED_BY_PROPERTY.items() if is_true(metadata.configuration, key)]
+    if active:
+        raise _refusal(active[0], "write", table)
     checks_of(metadata, schema, table)
 
 

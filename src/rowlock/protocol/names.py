@@ -21,7 +21,7 @@ _PATTERN = re.compile(
     r"(?P<version>\d{20})(?:"
     r"(?P<commit>\.json)|(?P<checksum>\.crc)|(?P<checkpoint>\.checkpoint\.parquet)"
     r"|\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})(?P<multipart>\.parquet)"
-    rf"|\.checkpoint\.(?P<uuid>{_UUID})(?P<v2_checkpoint>\.(?:json|parquet))"
+    rf"|\.checkpoint\.{_UUID}(?P<v2_checkpoint>\.(?:json|parquet))"
     r"|\.\d{20}(?P<compacted>\.compacted\.json))"
 )
 """The last group of a name is called after its kind."""
@@ -36,7 +36,6 @@ class LogFile:
     version: int
     part: int = 0
     parts: int = 0
-    uuid: str | None = None
     size_bytes: int = 0
     modified_ms: int = 0
 
@@ -53,7 +52,7 @@ def parse(key: str, *, size_bytes: int = 0, modified_ms: int = 0) -> LogFile | N
         return None
     kind: Any = match.lastgroup
     whole = kind in ("checkpoint", "v2_checkpoint")
-    return LogFile(key, kind, int(match["version"]), int(match["part"] or whole), int(match["parts"] or whole), match["uuid"], size_bytes, modified_ms)
+    return LogFile(key, kind, int(match["version"]), int(match["part"] or whole), int(match["parts"] or whole), size_bytes, modified_ms)
 
 
 def commit_key(version: int) -> str:

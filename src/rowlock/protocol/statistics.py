@@ -191,12 +191,10 @@ def with_bounds(
     text_characters: int,
 ) -> str:
     """The statistics of one file from the (least, greatest) value of each leaf that has bounds, and the number of its nulls."""
-    lows: dict[ColumnPath, Any] = {}
-    highs: dict[ColumnPath, Any] = {}
-    for path, type_ in leaves:
-        if (found := bounds.get(path)) is not None:
-            _put_bounds(path, type_, found[0], found[1], lows, highs, text_characters)
-    return _render(num_rows, lows, highs, nulls)
+    stated = [(path, _stated(type_, found[0], found[1], text_characters)) for path, type_ in leaves if (found := bounds.get(path)) is not None]
+    lows, highs = ({path: both[n] for path, both in stated if both[n] is not None} for n in (0, 1))
+    parts = {"minValues": _nested(lows), "maxValues": _nested(highs), "nullCount": _nested(nulls)}
+    return orjson.dumps({"numRecords": num_rows, **parts, "tightBounds": True}).decode()
 
 
 def _scalar_value(scalar: pa.Scalar) -> Any:
@@ -223,8 +221,7 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
         if not leaf.repeated:
             index.setdefault(lower_case(leaf.path), []).append(leaf.index)
     nulls: dict[ColumnPath, int] = {}
-    lows: dict[ColumnPath, Any] = {}
-    highs: dict[ColumnPath, Any] = {}
+    known: dict[ColumnPath, tuple[Any, Any]] = {}
     for path, type_ in leaves:
         found = index.get(lower_case(path), ())
         if len(found) != 1 or isinstance(type_, (ArrayType, MapType)):
@@ -242,8 +239,8 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
             continue
         if any(b is None for pair in bounds for b in pair) or (isinstance(type_, PrimitiveType) and type_.name in ("float", "double")):
             continue  # a footer may leave out NaN, which Spark orders above every number
-        _put_bounds(path, type_, min(b[0] for b in bounds), max(b[1] for b in bounds), lows, highs, text_characters)
-    return _render(metadata.num_rows, lows, highs, nulls)
+        known[path] = min(b[0] for b in bounds), max(b[1] for b in bounds)
+    return with_bounds(metadata.num_rows, leaves, known, nulls, text_characters)
 
 
 def footer_statistics(metadata: pq.FileMetaData, column: int) -> list[Any]:
@@ -275,9 +272,8 @@ def has_bounds(type_: DataType) -> bool:
     return isinstance(type_, DecimalType) or (isinstance(type_, PrimitiveType) and type_.name not in _NO_BOUNDS)
 
 
-def _put_bounds(
-    path: ColumnPath, type_: DataType, low: Any, high: Any, lows: dict[ColumnPath, Any], highs: dict[ColumnPath, Any], text_characters: int
-) -> None:
+def _stated(type_: DataType, low: Any, high: Any, text_characters: int) -> tuple[Any, Any]:
+    """The bounds as statistics state them, rounded outwards; None for one that they cannot."""
     name = type_.name if isinstance(type_, (PrimitiveType, DecimalType)) else ""
     if name == "string":
         low, high = low[:text_characters], upper_bound_prefix(high, text_characters)
@@ -291,10 +287,7 @@ def _put_bounds(
     elif isinstance(low, float):
         low = None if not math.isfinite(low) else -0.0 if low == 0 else low
         high = None if not math.isfinite(high) else 0.0 if high == 0 else high
-    if low is not None:
-        lows[path] = low
-    if high is not None:
-        highs[path] = high
+    return low, high
 
 
 def _millis_text(millis: int, zone: str) -> str | None:
@@ -337,11 +330,6 @@ def _nested(values: Mapping[ColumnPath, Any]) -> dict[str, Any]:
             into = into.setdefault(name, {})
         into[path[-1]] = value
     return out
-
-
-def _render(num_records: int, lows: Mapping[ColumnPath, Any], highs: Mapping[ColumnPath, Any], nulls: Mapping[ColumnPath, int]) -> str:
-    parts = {"minValues": _nested(lows), "maxValues": _nested(highs), "nullCount": _nested(nulls)}
-    return orjson.dumps({"numRecords": num_records, **parts, "tightBounds": True}).decode()
 
 
 def widened(stats: str | None, num_records: int | None = None) -> str | None:

@@ -170,19 +170,9 @@ class HadoopStore(FolderStore):
             self._discard(claim)
         self._discard(temporary)
 
-    def _info(self, key: str) -> FileInfo | None:
+    def _size_and_time(self, key: str) -> tuple[int, int] | None:
         info = self.files.info(self._path(key))
-        return None if info is None or info.is_folder else info
-
-    @named("look at")
-    def head(self, key: str) -> int | None:
-        info = self._info(key)
-        return None if info is None else info.size_bytes
-
-    @named("look at")
-    def modified_ms(self, key: str) -> int | None:
-        info = self._info(key)
-        return None if info is None else info.modified_ms
+        return None if info is None or info.is_folder else (info.size_bytes, info.modified_ms)
 
     def sync(self, key: str) -> None:
         """Nothing: the name node logs a name before it shows it, and the bytes were synced before."""

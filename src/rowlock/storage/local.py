@@ -269,19 +269,12 @@ class LocalStore(FolderStore):
         finally:
             self.system.close(descriptor)
 
-    @named("look at")
-    def head(self, key: str) -> int | None:
+    def _size_and_time(self, key: str) -> tuple[int, int] | None:
         try:
-            return self.system.status(self._path(key)).size_bytes
+            status = self.system.status(self._path(key))
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-    @named("look at")
-    def modified_ms(self, key: str) -> int | None:
-        try:
-            return self.system.status(self._path(key)).modified_ns // 1_000_000
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return status.size_bytes, status.modified_ns // 1_000_000
 
     @named("sync")
     def sync(self, key: str) -> None:

@@ -278,7 +278,6 @@ class RemoteStore:
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         check_key(key)
-
         data, info = self._with_retries("read", key, lambda: self._requests.get(key))
         return data, _tag(info)
 
@@ -341,7 +340,6 @@ class RemoteStore:
     def exists(self, key: str = "") -> bool:
         if key and self.head(key) is not None:
             return True
-
         return self._with_retries("list", key, lambda: any(self._requests.list(key or None, chunk_size=1)))
 
     def _with_retries(self, what: str, key: str, call: Callable[[], T]) -> T:

@@ -216,6 +216,18 @@ class FolderStore(Digested):
         """Deletes a file; one that cannot be deleted remains for VACUUM, under a name that no reader lists."""
         raise NotImplementedError
 
+    @named("look at")
+    def head(self, key: str) -> int | None:
+        return None if (found := self._size_and_time(key)) is None else found[0]
+
+    @named("look at")
+    def modified_ms(self, key: str) -> int | None:
+        return None if (found := self._size_and_time(key)) is None else found[1]
+
+    def _size_and_time(self, key: str) -> tuple[int, int] | None:
+        """The size of a file in bytes, and when it was last written, in milliseconds; None if there is none."""
+        raise NotImplementedError
+
     @named("read")
     def get(self, key: str) -> bytes:
         return self._read(key)
