@@ -7,11 +7,14 @@ REORG ... APPLY (PURGE); types may have been widened since a file was written.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowlock.display import first_line
+from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
@@ -26,20 +29,25 @@ from rowlock.storage.store import NotFound, ObjectStore, RangeFile
 from rowlock.threads import side_by_side
 
 
-def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> pq.ParquetFile:
+@contextmanager
+def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> Iterator[pq.ParquetFile]:
     """Opens a data file; `size_bytes` is its size by the log, and is asked of the store if missing.  INT96 is read as microseconds.
 
-    Raises CorruptLog where the file does not exist, StorageError where it may not be read, and whatever `locate` raises.
+    Raises CorruptLog where the file does not exist or is damaged, also while it is read, StorageError where it may not be read, and whatever `locate` raises.
     """
     where, name = locate(store, key)
     place = paths.join(where.root, name)
     local = place.startswith("/")
     try:
-        return pq.ParquetFile(place if local else _source(where, name, size_bytes), coerce_int96_timestamp_unit="us", pre_buffer=not local)
+        with pq.ParquetFile(place if local else _source(where, name, size_bytes), coerce_int96_timestamp_unit="us", pre_buffer=not local) as source:
+            yield source
     except (FileNotFoundError, NotFound):
         raise missing_file(store.root, key) from None
-    except PermissionError as e:
-        raise storage_error("read", store.root, key, e) from e
+    except (pa.ArrowInvalid, OSError) as e:
+        if isinstance(e, OSError) and e.errno:
+            raise storage_error("read", store.root, key, e) from e
+        text = f"A data file cannot be read ({first_line(e)}): bring it back from a backup or an older object version"
+        raise CorruptLog(text, table=store.root, file=key) from e
 
 
 def num_rows(store: ObjectStore, key: str, size_bytes: int) -> int:

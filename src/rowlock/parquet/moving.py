@@ -162,8 +162,6 @@ class _Mover:
                     yield from self._of_file(piece, max(0, start - at), end - at)
                 except pa.ArrowNotImplementedError as e:
                     raise Doubtful(str(e), "files that Arrow does not read") from e
-                except (pa.ArrowInvalid, OSError) as e:
-                    raise CorruptLog(f"{piece.path} cannot be read: {e}. See rowlock check; nothing was committed", table=self._store.root) from e
             at = after
 
     def _of_file(self, piece: Slice, first: int, end: int) -> Iterator[pa.Table]:

@@ -242,7 +242,7 @@ def _footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMet
         try:
             with open_parquet(store, file.path, file.size_bytes) as source:
                 return source.metadata
-        except (pa.ArrowException, OSError) as e:
+        except CorruptLog as e:
             raise InvalidInput(f"{file.path} is not a Parquet file: move it away, or give it a name that begins with '_'", table=store.root) from e
 
     return side_by_side(read, files, limits().file_threads)
