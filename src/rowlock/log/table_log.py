@@ -22,6 +22,7 @@ merely cleaned up: the table is the same, and the checkpoint that was read is no
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -142,17 +143,21 @@ class TableLog:
     def commit_times(self, head: Snapshot | None = None) -> list[tuple[int, int]]:
         """(version, milliseconds since the epoch) of every commit in the log, oldest first, strictly increasing.
 
-        The time is the in-commit timestamp if the table has them, else the commit file's modification time, as in Delta.  `head`: the newest snapshot, if it is known.
+        The time is the in-commit timestamp if the table has them, else the commit file's modification time, as in Delta.  Times of files give way to
+        those in commits: a copy of the table changes them.  `head`: the newest snapshot, if it is known.
         """
         out: list[tuple[int, int]] = []
-        stated = commits.first_version((head or self.latest()).metadata.configuration)
+        since = commits.first_version((head or self.latest()).metadata.configuration)
+        stated = math.inf if since is None else since
         for file in list_log(self.store):
             if file.kind != "commit":
                 continue
             at = file.modified_ms
-            if stated is not None and file.version >= stated and (commit := self.read_commit(file.version)) and commit.info:
+            if file.version >= stated and (commit := self.read_commit(file.version)) and commit.info:
                 at = commit.info.timestamp_ms or at
-            out.append((file.version, max(at, out[-1][1] + 1) if out else at))
+            out.append((file.version, at if not out or out[-1][0] < stated <= file.version else max(at, out[-1][1] + 1)))
+        for n in reversed(range(len(out) - 1)):
+            out[n] = out[n][0], min(out[n][1], out[n + 1][1] - 1)
         return out
 
     def read_commit(self, version: int) -> Commit | None:
