@@ -53,6 +53,7 @@ def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_onl
     for sidecar in state.sidecars:
         _read_file(store, names.sidecar_key(sidecar), state, wanted)
     _keep_one_per_path(state)
+    _check_vectors(state, store.root, files)
     return state
 
 
@@ -74,6 +75,16 @@ def _keep_one_per_path(state: CheckpointState) -> None:
         if len(last) < sum(frame.num_rows for frame in state.frames):
             retained = [[at for k, at in last.values() if k == n] for n in range(len(state.frames))]
             state.frames = [frame.take(pa.array(sorted(rows), pa.int64())) for frame, rows in zip(state.frames, retained, strict=True) if rows]
+
+
+def _check_vectors(state: CheckpointState, root: str, files: Sequence[LogFile]) -> None:
+    """Raises CorruptLog where a path has two entries with different deletion vectors, as after a writer that did not remove the one before: the order here says nothing."""
+    marked = pa.chunked_array([f.column("path").filter(f.column("dv_type").is_valid()) for f in state.frames], pa.string()).combine_chunks()
+    held = pa.chunked_array([f.column("path").filter(pc.is_in(f.column("path"), value_set=marked)) for f in state.frames] if len(marked) else [], pa.string())
+    if len(counts := held.value_counts()) < len(held):
+        twice = next(one["values"] for one in counts.to_pylist() if one["counts"] > 1)
+        text = f"the checkpoint holds {twice} twice, and not which of its deletion vectors is newer: delete the checkpoint where the commits before it are there, which say it"
+        raise CorruptLog(text, table=root, version=files[0].version, file=files[0].key)
 
 
 def _read_file(store: ObjectStore, key: str, state: CheckpointState, wanted: str, size_bytes: int = 0) -> None:
