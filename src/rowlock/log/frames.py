@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rowlock.protocol import arrays, paths
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor
+from rowlock.protocol.deletion_vector import checked_kind
 from rowlock.protocol.intervals import FALSE
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -108,6 +109,10 @@ def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
     columns = _pick(adds, FROM_ADD)
     if adds.type.get_field_index("deletionVector") >= 0:
         columns |= _pick(pc.struct_field(adds, ["deletionVector"]), FROM_VECTOR)
+        for kind in columns["dv_type"].unique().drop_null().to_pylist():
+            checked_kind(kind, root)
+        if any(columns[name].null_count > columns["dv_type"].null_count for name in ("dv_path", "dv_size", "dv_cardinality")):
+            raise ValueError("a deletion vector lacks its place, its size or its number of rows")
     path = columns["path"]
     if "size" not in columns or columns["size"].null_count:
         raise ValueError("an add action lacks its size")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog
@@ -55,14 +56,11 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
     if state.protocol is None or state.metadata is None:
         missing = "protocol" if state.protocol is None else "metaData"
         raise CorruptLog(f"the log up to this version contains no {missing} action", table=store.root, version=segment.version)
-    check_readable(state.protocol, state.metadata, store.root)
     listed = segment.last_commit or (segment.checkpoint[-1] if segment.checkpoint else None)
     return Snapshot(
         table=store.root,
         version=segment.version,
-        protocol=state.protocol,
-        metadata=state.metadata,
-        schema=parse_schema(state.metadata.schema_string, store.root),
+        **_definition(state, store.root),
         files=files,
         txns=state.txns,
         domains=state.domains,
@@ -91,17 +89,12 @@ def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:
     state = CheckpointState(before.protocol, before.metadata, dict(before.txns), dict(before.domains))
     for commit in commits:
         _apply(state, commit)
-    assert state.protocol is not None and state.metadata is not None
     same_table = state.protocol is before.protocol and state.metadata is before.metadata
-    if not same_table:
-        check_readable(state.protocol, state.metadata, before.table)
     last = commits[-1]
     return replace(
         before,
         version=last.version,
-        protocol=state.protocol,
-        metadata=state.metadata,
-        schema=before.schema if same_table else parse_schema(state.metadata.schema_string, before.table),
+        **({} if same_table else _definition(state, before.table)),
         files=fold(((_keys(c), c.adds) for c in commits), before.files),
         txns=state.txns,
         domains=state.domains,
@@ -110,6 +103,16 @@ def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:
         commits_since_checkpoint=before.commits_since_checkpoint + len(commits),
         last_commit_tag=last.tag,
     )
+
+
+def _definition(state: CheckpointState, table: str) -> dict[str, Any]:
+    """The protocol, the metadata and the columns that it describes.  Raises CorruptLog, and UnsupportedFeature where this version cannot read such a table."""
+    assert state.protocol is not None and state.metadata is not None
+    check_readable(state.protocol, state.metadata, table)
+    schema = parse_schema(state.metadata.schema_string, table)
+    if unknown := [name for name in state.metadata.partition_columns if name not in schema.names]:
+        raise CorruptLog(f"the table is partitioned by {unknown[0]!r}, and its columns are {', '.join(schema.names)}", table=table)
+    return {"protocol": state.protocol, "metadata": state.metadata, "schema": schema}
 
 
 def _keys(commit: Commit) -> list[tuple[str, str | None]]:

@@ -23,7 +23,6 @@ from rowlock.parquet.values import plain_rows
 from rowlock.protocol import char_varchar
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
-from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.constraints import Check, Undecided, checks_of, parsed
 from rowlock.protocol.deletion_vector import living_mask
 from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
@@ -79,8 +78,7 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
     """
     partitions = snapshot.metadata.partition_columns
     stored = names_in_files(snapshot)
-    mapped = is_mapped(snapshot.metadata.configuration)
-    paths_in_files = ((path, snapshot.schema.physical_path(path) if mapped else path) for path in _demanding_paths((), snapshot.schema))
+    paths_in_files = ((path, snapshot.schema.physical_path(path)) for path in _demanding_paths((), snapshot.schema))
     required = [(lower_case(in_file), path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
     valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
     for file in files:

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.arrow_types import is_variant, to_arrow, to_arrow_type
-from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from rowlock.protocol.statistics import names_ignoring_case
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -32,29 +31,26 @@ class Doubtful(Exception):
 
 def names_in_files(snapshot: Snapshot) -> dict[str, str]:
     """The physical name of each column, by its logical name: the one used in files, statistics and partition values."""
-    of_file = is_mapped(snapshot.metadata.configuration)
-    return {f.name: f.physical_name if of_file else f.name for f in snapshot.schema.fields}
+    return {f.name: f.physical_name for f in snapshot.schema.fields}
 
 
 def file_schema(snapshot: Snapshot, names: Sequence[str]) -> pa.Schema:
     """The Arrow schema of the columns `names` in data files: physical names, field ids, all nullable."""
-    of_file = is_mapped(snapshot.metadata.configuration)
-    fields = [f for n in names if (f := snapshot.schema.find(n)) is not None]
-    return pa.schema([_arrow_field(f, of_file) for f in fields])
+    return pa.schema([_arrow_field(f) for n in names if (f := snapshot.schema.find(n)) is not None])
 
 
-def _arrow_field(f: Any, of_file: bool) -> pa.Field:
-    field = pa.field(f.physical_name if of_file else f.name, _arrow_type(f.type, of_file), True)
-    return field.with_metadata({_FIELD_ID: str(f.column_id).encode()}) if of_file and f.column_id is not None else field
+def _arrow_field(f: StructField) -> pa.Field:
+    field = pa.field(f.physical_name, _arrow_type(f.type), True)
+    return field if f.column_id is None else field.with_metadata({_FIELD_ID: str(f.column_id).encode()})
 
 
-def _arrow_type(t: DataType, of_file: bool) -> pa.DataType:
+def _arrow_type(t: DataType) -> pa.DataType:
     if isinstance(t, StructType):
-        return pa.struct([_arrow_field(f, of_file) for f in t.fields])
+        return pa.struct([_arrow_field(f) for f in t.fields])
     if isinstance(t, ArrayType):
-        return pa.list_(pa.field("element", _arrow_type(t.element, of_file), True))
+        return pa.list_(pa.field("element", _arrow_type(t.element), True))
     if isinstance(t, MapType):
-        return pa.map_(pa.field("key", _arrow_type(t.key, of_file), False), pa.field("value", _arrow_type(t.value, of_file), True))
+        return pa.map_(pa.field("key", _arrow_type(t.key), False), pa.field("value", _arrow_type(t.value), True))
     return to_arrow_type(t)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rowlock.exceptions import UnsupportedFeature
+from rowlock.exceptions import CorruptLog, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, columns_by_id, columns_in, file_schema, names_in_files, relabelled, spelled_as
@@ -130,7 +130,10 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
         if f.name in snapshot.metadata.partition_columns:
             field = snapshot.schema.find(f.name)
             assert field is not None
-            value = partition_values.parse_stored(file.partition_values.get(stored[f.name]), field.type, time_zone)
+            try:
+                value = partition_values.parse_stored(file.partition_values.get(stored[f.name]), field.type, time_zone)
+            except CorruptLog as e:
+                raise CorruptLog(str(e), table=snapshot.table, file=file.path) from e
             columns.append(pa.repeat(pa.scalar(value, f.type), num_rows))
         elif f.name in data.column_names:
             columns.append(data.column(f.name).cast(f.type))

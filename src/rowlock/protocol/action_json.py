@@ -1,20 +1,21 @@
 """Conversion of single actions to and from their JSON objects.
 
-Owns the field names of the log.  Unknown fields are dropped; unknown actions are handled by the caller.
-A field that is required and missing, or that holds a value of another kind than its own, raises KeyError, TypeError or ValueError, which
-`commits` turns into CorruptLog.  Pure.
+Owns the field names of the log.  Unknown fields are dropped; unknown actions are handled by the caller.  A number or a truth value where a text
+belongs is taken for its text, as in delta-spark.  A field that is required and missing, or that holds a value of another kind than its own, raises
+KeyError, TypeError or ValueError, which `commits` turns into CorruptLog.  Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
-from rowlock.protocol.deletion_vector import DeletionVectorDescriptor, StorageType
+from rowlock.protocol.column_mapping import is_mapped, unmapped
+from rowlock.protocol.deletion_vector import DeletionVectorDescriptor, checked_kind
 
 Json = dict[str, Any]
 NO_COLUMNS = '{"type":"struct","fields":[]}'
@@ -24,6 +25,16 @@ def _text(raw: Mapping[str, Any], name: str) -> str:
     if not isinstance(value := raw[name], str):
         raise TypeError(f"{name} is {value!r}, not a text")
     return value
+
+
+def _text_or_none(raw: Mapping[str, Any], name: str) -> str | None:
+    value = raw.get(name)
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _text_map(raw: Mapping[str, Any], name: str) -> Json | None:
+    value = _mapping(raw, name)
+    return value if value is None or all(type(v) is str for v in value.values()) else string_values(value, nulls=True)
 
 
 def _mapping(raw: Mapping[str, Any], name: str) -> Json | None:
@@ -49,16 +60,12 @@ def _number_or_none(raw: Mapping[str, Any], name: str) -> int | None:
     return None if raw.get(name) is None else _number(raw, name)
 
 
-def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | None:
+def vector_from(raw: Mapping[str, Any] | None, root: str | None = None) -> DeletionVectorDescriptor | None:
     """The deletion vector descriptor of a JSON object; None for null or an empty object."""
     if not raw:
         return None
-    kind = raw["storageType"]
-    if kind not in ("u", "i", "p"):
-        raise TypeError(f"unknown deletion vector storage type {kind!r}")
-    return DeletionVectorDescriptor(
-        cast(StorageType, kind), _text(raw, "pathOrInlineDv"), _number_or_none(raw, "offset"), _number(raw, "sizeInBytes"), _number(raw, "cardinality")
-    )
+    place = checked_kind(_text(raw, "storageType"), root), _text(raw, "pathOrInlineDv"), _number_or_none(raw, "offset")
+    return DeletionVectorDescriptor(*place, _number(raw, "sizeInBytes"), _number(raw, "cardinality"))
 
 
 def vector_json(vector: DeletionVectorDescriptor) -> Json:
@@ -69,20 +76,19 @@ def vector_json(vector: DeletionVectorDescriptor) -> Json:
 
 def add_from(raw: Json, root: str | None = None) -> AddFile:
     """The `add` action of a JSON object, for the table at `root`."""
-    stats = raw.get("stats")
     path, log_path = paths.decode_with_spelling(_text(raw, "path"), root)
     return AddFile(
         path,
-        _mapping(raw, "partitionValues") or {},
+        _text_map(raw, "partitionValues") or {},
         _number(raw, "size"),
         _number_or_none(raw, "modificationTime") or 0,
         bool(raw.get("dataChange", True)),
-        stats if stats is None or isinstance(stats, str) else orjson.dumps(stats).decode(),
-        vector_from(_mapping(raw, "deletionVector")),
-        _mapping(raw, "tags"),
+        _text_or_none(raw, "stats"),
+        vector_from(_mapping(raw, "deletionVector"), root),
+        _text_map(raw, "tags"),
         _number_or_none(raw, "baseRowId"),
         _number_or_none(raw, "defaultRowCommitVersion"),
-        raw.get("clusteringProvider"),
+        _text_or_none(raw, "clusteringProvider"),
         log_path,
     )
 
@@ -102,18 +108,17 @@ def add_json(add: AddFile) -> Json:
 
 def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
     """The `remove` action of a JSON object, for the table at `root`."""
-    stats = raw.get("stats")
     path, log_path = paths.decode_with_spelling(_text(raw, "path"), root)
     return RemoveFile(
         path=path,
         deletion_timestamp_ms=_number_or_none(raw, "deletionTimestamp"),
         data_change=bool(raw.get("dataChange", True)),
-        extended_file_metadata=raw.get("extendedFileMetadata"),
-        partition_values=_mapping(raw, "partitionValues"),
+        extended_file_metadata=None if (extended := raw.get("extendedFileMetadata")) is None else bool(extended),
+        partition_values=_text_map(raw, "partitionValues"),
         size_bytes=_number_or_none(raw, "size"),
-        deletion_vector=vector_from(_mapping(raw, "deletionVector")),
-        stats=stats if isinstance(stats, str) else None,
-        tags=_mapping(raw, "tags"),
+        deletion_vector=vector_from(_mapping(raw, "deletionVector"), root),
+        stats=_text_or_none(raw, "stats"),
+        tags=_text_map(raw, "tags"),
         base_row_id=_number_or_none(raw, "baseRowId"),
         default_row_commit_version=_number_or_none(raw, "defaultRowCommitVersion"),
         log_path=log_path,
@@ -147,17 +152,18 @@ def _of_file(file: AddFile | RemoveFile) -> Json:
 def metadata_from(raw: Json) -> Metadata:
     """The `metaData` action of a JSON object."""
     form = _mapping(raw, "format") or {}
-    return Metadata(
+    found = Metadata(
         id=_text(raw, "id"),
         schema_string=_text(raw, "schemaString") if raw.get("schemaString") else NO_COLUMNS,  # a table that was created without columns
         partition_columns=tuple(_texts(raw, "partitionColumns") or ()),
-        configuration=_mapping(raw, "configuration") or {},
-        name=raw.get("name"),
-        description=raw.get("description"),
-        format_provider=form.get("provider") or "parquet",
-        format_options=_mapping(form, "options") or {},
+        configuration=string_values(_mapping(raw, "configuration") or {}),
+        name=_text_or_none(raw, "name"),
+        description=_text_or_none(raw, "description"),
+        format_provider=_text_or_none(form, "provider") or "parquet",
+        format_options=string_values(_mapping(form, "options") or {}),
         created_time_ms=_number_or_none(raw, "createdTime"),
     )
+    return found if is_mapped(found.configuration) else unmapped(found)
 
 
 def metadata_json(metadata: Metadata) -> Json:

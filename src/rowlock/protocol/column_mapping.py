@@ -9,6 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
+
+import orjson
 
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput
@@ -28,7 +31,7 @@ def is_mapped(configuration: Mapping[str, str]) -> bool:
 
 
 def with_column_ids(metadata: Metadata, fresh: Callable[[], str]) -> Metadata:
-    """The metadata with an id and a physical name for every column that lacks them; unchanged if column mapping is off.
+    """The metadata with an id and a physical name for every column that lacks them; without any if column mapping is off.
 
     `fresh` returns a new UUID for each physical name.
     """
@@ -37,7 +40,7 @@ def with_column_ids(metadata: Metadata, fresh: Callable[[], str]) -> Metadata:
 
 def _with_ids(metadata: Metadata, name_of: Callable[[StructField], str]) -> Metadata:
     if not is_mapped(metadata.configuration):
-        return metadata
+        return unmapped(metadata)
     schema = parse_schema(metadata.schema_string)
     given = [f.column_id for _, f in schema.all_fields() if f.column_id is not None]
     ids = itertools.count(1 + max([int(metadata.configuration.get(MAX_ID, "0")), *given]))
@@ -68,8 +71,17 @@ def with_changed_mode(before: Metadata, after: Metadata, table: str) -> Metadata
 
 def without_mapping(metadata: Metadata) -> Metadata:
     """The metadata without ids and physical names, for data files that know columns by their names."""
-    others = {k: v for k, v in metadata.configuration.items() if k != MAX_ID}
-    schema = parse_schema(metadata.schema_string)
-    plain = map_fields(schema, lambda f: replace(f, metadata={k: v for k, v in f.metadata.items() if not k.startswith(_OF_MAPPING)}))
-    assert isinstance(plain, StructType)
-    return replace(metadata, schema_string=schema_json(plain), configuration=others)
+    return replace(unmapped(metadata), configuration={k: v for k, v in metadata.configuration.items() if k != MAX_ID})
+
+
+def unmapped(metadata: Metadata) -> Metadata:
+    """The metadata without ids and physical names in the schema: some writers left them where column mapping is off, and there they mean nothing."""
+    if f'"{_OF_MAPPING}' not in metadata.schema_string:
+        return metadata
+    return replace(metadata, schema_string=orjson.dumps(_without_ids(orjson.loads(metadata.schema_string))).decode())
+
+
+def _without_ids(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {k: _without_ids(v) for k, v in part.items() if not k.startswith(_OF_MAPPING)}
+    return [_without_ids(one) for one in part] if isinstance(part, list) else part

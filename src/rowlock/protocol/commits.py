@@ -22,14 +22,14 @@ from rowlock.protocol.properties import TableProperties
 
 _FILES = ("add", "remove")
 _PARSERS: dict[str, Callable[..., Any]] = {
-    "commitInfo": CommitInfo,
+    "commitInfo": lambda raw: CommitInfo({**raw}),
     "protocol": action_json.protocol_from,
     "metaData": action_json.metadata_from,
     "add": action_json.add_from,
     "remove": action_json.remove_from,
     "txn": action_json.txn_from,
     "domainMetadata": action_json.domain_from,
-    "cdc": AddCdcFile,
+    "cdc": lambda raw: AddCdcFile({**raw}),
 }
 _STRING_MAPS = ("operationParameters", "operationMetrics", "tags")
 

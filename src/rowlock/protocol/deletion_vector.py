@@ -12,17 +12,14 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
-from rowlock.exceptions import CorruptLog
+from rowlock.exceptions import CorruptLog, UnsupportedFeature
 from rowlock.protocol import paths
-
-StorageType = Literal["u", "i", "p"]
 
 MAGIC_PORTABLE = 1681511377
 MAGIC_NATIVE = 1681511376
@@ -42,7 +39,7 @@ _PORTION = 1 << 20
 class DeletionVectorDescriptor:
     """Where a deletion vector is stored: `u` a file below the table's root, `p` a file with an absolute path, `i` inline in the log."""
 
-    storage_type: StorageType
+    storage_type: str
     path_or_inline_dv: str
     offset: int | None
     size_bytes: int
@@ -68,6 +65,14 @@ class DeletionVectorDescriptor:
             return paths.decode(self.path_or_inline_dv)
         prefix, text = self.path_or_inline_dv[:-_UUID_CHARACTERS], self.path_or_inline_dv[-_UUID_CHARACTERS:]
         return file_path(UUID(bytes=z85_decode(text, 16)), prefix)
+
+
+def checked_kind(kind: str, table: str | None) -> str:
+    """The storage type of this name.  Raises UnsupportedFeature for one that this version does not know."""
+    if kind not in ("u", "i", "p"):
+        what = f"deletion vectors of storage type {kind!r}"
+        raise UnsupportedFeature(f"this version of Rowlock cannot read tables with {what}", feature=what, access="read", table=table)
+    return kind
 
 
 def file_path(uuid: UUID, prefix: str = "") -> str:
@@ -143,21 +148,21 @@ def read_inline(descriptor: DeletionVectorDescriptor, *, any_cardinality: bool =
 def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes, *, any_cardinality: bool = False) -> BitMap64:
     """The vector of `descriptor`, read from the bytes of its whole file; checks size, checksum and, unless `any_cardinality`, the number of rows."""
     if not body or body[0] != FILE_FORMAT_VERSION:
-        raise CorruptLog("the deletion vector file has an unknown format version", file=descriptor.path)
+        raise CorruptLog("the deletion vector file has an unknown format version")
     at, size = descriptor.offset or 0, descriptor.size_bytes
     if at < 0 or size < 0 or at + 8 + size > len(body):
-        raise CorruptLog("the deletion vector file ends early", file=descriptor.path)
+        raise CorruptLog("the deletion vector file ends early")
     (stored_size,) = struct.unpack_from(">i", body, at)
     data = body[at + 4 : at + 4 + size]
     (crc,) = struct.unpack_from(">I", body, at + 4 + size)
     if stored_size != size or crc != zlib.crc32(data):
-        raise CorruptLog("the deletion vector's size or checksum is wrong", file=descriptor.path)
+        raise CorruptLog("the deletion vector's size or checksum is wrong")
     return deserialize(data) if any_cardinality else _check_cardinality(deserialize(data), descriptor)
 
 
 def _check_cardinality(vector: BitMap64, descriptor: DeletionVectorDescriptor) -> BitMap64:
     if len(vector) != descriptor.cardinality:
-        raise CorruptLog(f"the deletion vector marks {len(vector)} rows, but the log says {descriptor.cardinality}", file=descriptor.path)
+        raise CorruptLog(f"the deletion vector marks {len(vector)} rows, but the log says {descriptor.cardinality}")
     return vector
 
 

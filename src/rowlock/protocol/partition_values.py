@@ -26,6 +26,7 @@ _TIMESTAMP = re.compile(
 _TIME_OF_TODAY = re.compile(r"T?\d{1,2}:\d{1,2}.*", re.ASCII)
 _TRIMMED = "".join(map(chr, (*range(0x21), *range(0x7F, 0xA0))))
 """Spaces and control characters, which Spark takes off at both ends."""
+_NUMBERS = tuple(map(PrimitiveType, (*INTEGER_BITS, "float", "double")))
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DAY_MICROS = 86_400_000_000
@@ -40,10 +41,14 @@ def parse(value: str | None, type_: DataType, timezone: str = "UTC") -> Any:
     if value is None or value == "":
         return None
     try:
+        if "_" in value and (isinstance(type_, DecimalType) or type_ in _NUMBERS):  # which Python lets stand between digits
+            raise ValueError("not a number")
         if isinstance(type_, DecimalType):
             found = decimal.Decimal(value)
             if found.is_finite() and -found.as_tuple().exponent > type_.scale:  # type: ignore[operator]  # finite: it is a number
                 found = found.quantize(decimal.Decimal(1).scaleb(-type_.scale), decimal.ROUND_HALF_UP, decimal.Context(prec=60))  # as Spark's cast reads it
+            if not found.is_finite() or (found and found.adjusted() >= type_.precision - type_.scale):
+                raise ValueError("out of range")
             return found
         if isinstance(type_, PrimitiveType):
             return _parse_primitive(value, type_.name, timezone)

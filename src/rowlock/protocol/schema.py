@@ -21,6 +21,8 @@ PRIMITIVES = frozenset(
 )
 VOID = "void"
 """The type of a column that holds nothing but nulls: no data file has it."""
+_OTHER_NAMES = {"null": VOID, "timestamp_ltz": "timestamp"}
+"""Names that Spark knows beside those that it writes: Spark before 3.1 wrote `null`."""
 ColumnPath = tuple[str, ...]
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
@@ -264,8 +266,7 @@ def type_from_json(raw: Any, table: str | None = None) -> DataType:
         return _primitive_from(raw, table)
     kind = raw["type"]
     if kind == "struct":
-        fields = (StructField(f["name"], type_from_json(f["type"], table), bool(f.get("nullable", True)), f.get("metadata") or {}) for f in raw["fields"])
-        return StructType(tuple(fields))
+        return StructType(tuple(_field_from(f, table) for f in raw["fields"]))
     if kind == "array":
         return ArrayType(type_from_json(raw["elementType"], table), bool(raw.get("containsNull", True)))
     if kind == "map":
@@ -273,7 +274,15 @@ def type_from_json(raw: Any, table: str | None = None) -> DataType:
     raise unsupported_type(str(kind), table)
 
 
+def _field_from(raw: Any, table: str | None) -> StructField:
+    name, metadata = raw["name"], raw.get("metadata") or {}
+    if not isinstance(name, str) or not isinstance(metadata, dict):
+        raise TypeError(f"a column has the name {name!r} and the metadata {metadata!r}")
+    return StructField(name, type_from_json(raw["type"], table), bool(raw.get("nullable", True)), metadata)
+
+
 def _primitive_from(name: str, table: str | None) -> DataType:
+    name = _OTHER_NAMES.get(name, name)
     if name in PRIMITIVES:
         return PrimitiveType(name)
     if name == "decimal":

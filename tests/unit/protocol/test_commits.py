@@ -78,7 +78,7 @@ LINE = b'{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"
         LINE + b"\n" + LINE,
         b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n' * 2,
         b'{"metaData":{"schemaString":"{}"}}',
-        LINE.replace(b"}}", b',"deletionVector":{"storageType":"z","pathOrInlineDv":"x","sizeInBytes":1,"cardinality":1}}}').replace(b"{},", b"{},"),
+        LINE.replace(b"}}", b',"deletionVector":{"storageType":7,"pathOrInlineDv":"x","sizeInBytes":1,"cardinality":1}}}').replace(b"{},", b"{},"),
         b"\x00\x00",
     ],
 )

@@ -71,15 +71,20 @@ class Vectors:
         return BitMap64() if file.deletion_vector is None else self._read(file, file.deletion_vector, any_cardinality=True)
 
     def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor, *, any_cardinality: bool = False) -> BitMap64:
-        if descriptor.is_inline:
-            return dv.read_inline(descriptor, any_cardinality=any_cardinality)
-        key = descriptor.path or ""
+        if not descriptor.cardinality and not (
+            any_cardinality and descriptor.size_bytes
+        ):  # delta-spark does not look at one that marks nothing: it may have no bytes
+            return BitMap64()
+        key = None
         try:
+            if (key := descriptor.path) is None:
+                return dv.read_inline(descriptor, any_cardinality=any_cardinality)
             store, name = locate(self._store, key)  # that of a shallow clone lies in another table's folder
-            body = store.get(name)
+            return dv.read_from_file(descriptor, store.get(name), any_cardinality=any_cardinality)
         except NotFound as e:
-            raise missing_file(self._store.root, key, f"The deletion vector of data file {file.path}") from e
-        return dv.read_from_file(descriptor, body, any_cardinality=any_cardinality)
+            raise missing_file(self._store.root, key or "", f"The deletion vector of data file {file.path}") from e
+        except CorruptLog as e:
+            raise CorruptLog(f"the deletion vector of data file {file.path} cannot be read: {e}", table=self._store.root, file=key or file.path) from e
 
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
         """Caches a vector that was just written, so that it need not be read."""

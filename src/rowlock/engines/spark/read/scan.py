@@ -27,13 +27,14 @@ from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.physical import names_in_files
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.row_tracking import MaterializedColumns
-from rowlock.protocol.schema import ROW_INDEX, TYPE_CHANGES, quote, reserved_names
+from rowlock.protocol.schema import ROW_INDEX, TYPE_CHANGES, quote, reserved_names, schema_json
 from rowlock.protocol.statistics import has_ambiguous_names
 
 FROM, POSITION = "__rowlock_from", "__rowlock_pos"
@@ -66,7 +67,7 @@ _bits: Cache[tuple[Any, int]] = Cache(VECTORS, lambda held: held[1])
 
 def table_schema(snapshot: Snapshot) -> StructType:
     """The table's schema as Spark's type, with logical names."""
-    return StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
+    return StructType.fromJson(orjson.loads(schema_json(snapshot.schema)))
 
 
 def without_void(schema: StructType) -> StructType:
@@ -181,7 +182,7 @@ class Scanner:
         values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in constants.items()}
         for field in schema.fields:
             if field.name in snapshot.metadata.partition_columns and not isinstance(field.dataType, NullType):
-                key = _partition_key(snapshot, field.name)
+                key = names_in_files(snapshot)[field.name]
                 values[key] = (bare(field.dataType), pa.array([f.partition_values.get(key) or None for f in files], pa.string()))
         bits = None
         if dead:
@@ -196,7 +197,7 @@ class Scanner:
             return F.lit(None).alias(f.name)
         mode = column_mapping_mode(snapshot.metadata.configuration)
         if f.name in snapshot.metadata.partition_columns:
-            value = padded(F.col(quote(_partition_key(snapshot, f.name))), f)
+            value = padded(F.col(quote(names_in_files(snapshot)[f.name])), f)
             return marked(value if f.nullable else catalyst(self.spark).known_not_null(value), f)
         (held,) = without_void(StructType([f])).fields
         physical = _physical_field(held, mode)
@@ -345,12 +346,6 @@ def spark_uri(spark: SparkSession, full_path: str) -> str:
     uri = uri if not local or uri.startswith("file:") else "file:" + uri
     _uris.put(full_path, uri)
     return uri
-
-
-def _partition_key(snapshot: Snapshot, name: str) -> str:
-    """The key of a partition column in the partitionValues of the log: its physical name under column mapping."""
-    field = snapshot.schema.find(name)
-    return field.physical_name if field is not None and column_mapping_mode(snapshot.metadata.configuration) != "none" else name
 
 
 def check_names(snapshot: Snapshot) -> None:
