@@ -187,10 +187,10 @@ def _without_nulls(fields: Json) -> Json:
 
 
 def protocol_from(raw: Json) -> Protocol:
-    """The `protocol` action of a JSON object."""
-    reader, writer = _texts(raw, "readerFeatures"), _texts(raw, "writerFeatures")
+    """The `protocol` action of a JSON object.  An empty list of features below reader version 3 and writer version 7 is none: delta-spark refuses it there."""
+    reader, writer = frozenset(_texts(raw, "readerFeatures") or ()), frozenset(_texts(raw, "writerFeatures") or ())
     versions = _number(raw, "minReaderVersion"), _number(raw, "minWriterVersion")
-    return Protocol(*versions, None if reader is None else frozenset(reader), None if writer is None else frozenset(writer))
+    return Protocol(*versions, reader if reader or versions[0] >= 3 else None, writer if writer or versions[1] >= 7 else None)
 
 
 def protocol_json(protocol: Protocol) -> Json:

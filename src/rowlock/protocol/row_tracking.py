@@ -53,10 +53,9 @@ def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
 
 
 def materialized_columns(protocol: Protocol, metadata: Metadata) -> MaterializedColumns | None:
-    """The columns in which moved and updated rows keep their ids; None if row tracking is not enabled."""
-    if not is_enabled(protocol, metadata):
-        return None
-    return MaterializedColumns(metadata.configuration[ROW_ID_COLUMN], metadata.configuration[COMMIT_VERSION_COLUMN])
+    """The columns in which moved and updated rows keep their ids; None if row tracking is not enabled, or they have no names."""
+    ids, versions = (metadata.configuration.get(key) for key in _NAME_PREFIXES)
+    return MaterializedColumns(ids, versions) if ids and versions and is_enabled(protocol, metadata) else None
 
 
 def with_column_names(configuration: Mapping[str, str], new_id: Callable[[], str]) -> dict[str, str]:

@@ -180,7 +180,8 @@ class LocalStore(FolderStore):
                 return Committed()
             return Lost()
         except FileNotFoundError:
-            raise StorageError(f"{path} could not be created: {error}", table=self.root) from error
+            text = f"{path} could not be created: {error}; where the file system has no hard links (link(2)), which make commits atomic, choose a folder on another"
+            raise StorageError(text, table=self.root) from error
         except OSError as e:
             return Unknown(f"{error}; then {e}")
 

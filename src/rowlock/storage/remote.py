@@ -393,7 +393,7 @@ def _status(failure: BaseException) -> int | None:
 
 
 def _is_refusal(failure: BaseException, status: int | None) -> bool:
-    """Whether a retry would be refused as well: a 4xx other than timeout, load and races, or an invalid request."""
+    """Whether a retry would be refused as well: a 4xx other than timeout (which S3 says by 400), load and races, or an invalid request."""
     if status is not None:
-        return (400 <= status < 500 and status not in (408, 409, 412, 425, 429)) or status == 501
+        return (400 <= status < 500 and status not in (408, 409, 412, 425, 429) and "<Code>RequestTimeout</Code>" not in str(failure)) or status == 501
     return isinstance(failure, ValueError)

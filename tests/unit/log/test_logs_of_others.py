@@ -13,9 +13,12 @@ from pyroaring import BitMap64
 
 import rowlock
 from rowlock.api.append import opened
+from rowlock.boundary.row_identity import columns_of
 from rowlock.exceptions import CorruptLog, UnsupportedFeature, VersionNotFound
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import deletion_vector as dv, names
+from rowlock.protocol.action_json import protocol_from
+from rowlock.protocol.actions import Protocol
 from rowlock.protocol.predicates import compare
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.local import LocalStore
@@ -283,3 +286,26 @@ def test_times_in_commits_hold_whatever_the_files_times_are(tmp_path: Path) -> N
     assert [table.log.at_timestamp(at).version for at in (5_000, 8_999, 9_000)] == [2, 2, 3]
     with pytest.raises(VersionNotFound):
         table.log.at_timestamp(9_001)
+
+
+# ---- the protocol -----------------------------------------------------------------------------
+
+
+def test_empty_lists_of_features_below_the_versions_that_have_them_are_none(tmp_path: Path) -> None:
+    """delta-spark refuses a checksum and a checkpoint with one: ours took it over from the commit."""
+    empty = {"minReaderVersion": 1, "minWriterVersion": 2, "readerFeatures": [], "writerFeatures": []}
+    table = Made(tmp_path / "t", protocol=empty, configuration={"delta.checkpointInterval": "1", "rowlock.checksums": "true"})
+    rowlock.append(table.path, pa.table({"a": [3]}))
+    checksum = orjson.loads((tmp_path / "t" / names.checksum_key(1)).read_bytes())
+    assert checksum["protocol"] == {"minReaderVersion": 1, "minWriterVersion": 2}
+    (held,) = (p for p in pq.read_table(tmp_path / "t" / names.checkpoint_key(1))["protocol"].to_pylist() if p)
+    assert held == {"minReaderVersion": 1, "minWriterVersion": 2, "readerFeatures": None, "writerFeatures": None}
+    assert protocol_from({"minReaderVersion": 3, "minWriterVersion": 7}) == Protocol(3, 7, frozenset(), frozenset())
+
+
+def test_row_tracking_without_names_for_its_columns_has_no_ids(tmp_path: Path) -> None:
+    tracked = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "domainMetadata"]}
+    table = Made(tmp_path / "t", protocol=tracked, configuration={"delta.enableRowTracking": "true"})
+    assert columns_of(table.log.latest()) is None
+    with pytest.raises(UnsupportedFeature, match="materializedRowIdColumnName"):
+        rowlock.append(table.path, pa.table({"a": [3]}))
