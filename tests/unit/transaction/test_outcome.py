@@ -203,16 +203,51 @@ def test_the_first_version_is_won_where_there_is_no_log_and_only_there() -> None
         settle(aged(log_of(range(8, 10), checkpoint=8)), 0)
 
 
+def covered_at_once(version: int) -> tuple[MemoryStore, bytes, str]:
+    """A table whose newest version has a checkpoint, with the bytes and the txnId of that version; its files are of one time."""
+    store = MemoryStore("memory://outcome")
+    world, log = InMemory(store=store), TableLog(store)
+    world.create(schema_string([("k", "long", True)]), (), {})
+    for k in range(version):
+        run(world.table, parse(f"APPEND ({k})"))
+    log.write_checkpoint(log.latest())
+    made = log.read_commit(version)
+    assert made is not None and made.txn_id is not None
+    return store, store.get(names.commit_key(version)), made.txn_id
+
+
+@pytest.mark.parametrize("sure", [True, False])
+@pytest.mark.parametrize("change", ["APPEND (7)", "DELETE WHERE k = 0", "UPDATE SET k = 8 WHERE k = 1"])
+def test_a_checkpoint_of_the_table_that_was_here_before_covers_no_commit(change: str, sure: bool) -> None:
+    """I2: found by the simulation (s3 278,005,081): the table was dropped while two waited, one to put version 5, one to put its checkpoint of another version 5."""
+    store, _, _ = covered_at_once(4)
+    for key in (names.checkpoint_key(4), names.LAST_CHECKPOINT):
+        store.delete(key)
+    kept = {m.key: store.get(m.key) for m in store.list(recursive=True)}
+    run(InMemory(store=store).table, parse("APPEND (6)"))
+    theirs = TableLog(store)
+    theirs.write_checkpoint(theirs.latest())
+    late = store.get(names.checkpoint_key(5))
+    ours = MemoryStore("memory://outcome")
+    for key, data in kept.items():
+        ours.put(key, data)
+    run(InMemory(store=ours).table, parse(change))
+    data, made = ours.get(names.commit_key(5)), TableLog(ours).read_commit(5)
+    assert made is not None and made.txn_id is not None
+    store.delete(names.commit_key(4))
+    store.put(names.commit_key(5), data)
+    store.put(names.checkpoint_key(5), late)
+    with pytest.raises(ConcurrentWriteException if sure else CommitUnknown):
+        landed(TableLog(store), 5, lambda: data, made.txn_id, Committed() if sure else Lost())
+
+
 @pytest.mark.parametrize(("kept", "version"), [(range(0), 0), (range(4, 5), 5)])
 def test_a_commit_of_which_another_has_written_a_checkpoint_at_once_is_won(kept: range, version: int) -> None:
     """I2: a new table, or one whose older log was cleaned up behind that checkpoint; its writer was told that nothing of it can be seen."""
-    store = aged(log_of(kept))
-    log, data = TableLog(store), commit(OURS)
-    outcome = log.put(version, data)
-    store.put(names.checkpoint_key(version), b"PAR1")
+    store, data, made = covered_at_once(version)
     for v in kept:
         store.delete(names.commit_key(v))
-    assert outcome == Committed() and landed(log, version, lambda: data, OURS, outcome)
+    assert landed(TableLog(store), version, lambda: data, made, Committed())
 
 
 def test_a_new_table_whose_first_file_is_put_again_after_its_checkpoint_is_won() -> None:

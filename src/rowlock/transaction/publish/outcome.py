@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog, VersionNotFound
+from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog, RowlockError, VersionNotFound
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -140,17 +140,31 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str
     ours, after = commits.get(version), commits.get(version + 1, checkpoints.get(version))  # others may have written a checkpoint of it at once
     if covered >= version and ours is None:  # deleted by a cleanup: before others saw it, or after
         raise unknown(txn_id, log.table, version)
-    if covered >= version and ours is not None and (after is None or after.modified_ms < ours.modified_ms) and not (version == 0 and _makes_table(log)):
-        raise _cleaned_up(log, max(covered, *commits), version) if sure else unknown(txn_id, log.table, version)
+    if covered >= version and ours is not None:
+        follows = after is not None and after.modified_ms >= ours.modified_ms
+        if not (follows or version == 0) or ((covered == version or not follows) and not _is_seen(log, version, covered, txn_id)):
+            raise _cleaned_up(log, max(covered, *commits), version) if sure else unknown(txn_id, log.table, version)
     if before is None and (0 <= covered < version - 1 or covered < 0 < version):
         text = f"version {version - 1} disappeared while version {version} was put after it: the table was created again meanwhile. Delete the file, which belongs to the table that was there before"
         raise CorruptLog(text, table=log.table, version=version, file=names.commit_key(version))
 
 
-def _makes_table(log: TableLog) -> bool:
-    """Whether version 0 has made the table that readers see.  Its time does not show that: with an arbiter, its file may be put again after others have read it."""
-    made = log.read_commit(0)
-    return made is not None and made.metadata is not None and made.metadata.id == log.latest().metadata.id
+def _is_seen(log: TableLog, version: int, covered: int, txn_id: str) -> bool:
+    """Whether the checkpoint from which readers begin has what the commit of its own version, or of version 0, did: it may have come late, of a table that was here before.
+
+    Times do not show that: with an arbiter, the file of version 0 may be put again after others have read it.
+    """
+    try:
+        ours = log.read_commit(version)
+        if ours is None or (version == 0 and ours.metadata is None):
+            return False
+        there = log.at(covered)
+    except RowlockError as e:
+        raise unknown(txn_id, log.table, version, e) from e
+    if ours.metadata is not None and ours.metadata.id != there.metadata.id:
+        return False
+    live = {file.key for file in there.files.get(ours.paths).values()}
+    return version < covered or (live >= {a.key for a in ours.adds} and live.isdisjoint({r.key for r in ours.removes}))
 
 
 def _is_in_log(log: TableLog, head: Snapshot) -> bool:
