@@ -52,8 +52,8 @@ def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_onl
         _read_file(store, file.key, state, wanted)
     for sidecar in state.sidecars:
         _read_file(store, names.sidecar_key(sidecar), state, wanted)
-    _keep_one_per_path(state)
     _check_vectors(state, store.root, files)
+    _keep_one_per_path(state)
     return state
 
 
@@ -132,7 +132,7 @@ def _read_json(body: bytes, state: CheckpointState, wanted: str, root: str) -> N
             else:
                 _apply(name, raw, state)
     if adds:
-        state.frames.append(frames.from_adds({add.path: add for add in adds}.values()))
+        state.frames.append(frames.from_adds({add.key: add for add in adds}.values()))
 
 
 def _read_parquet(source: Any, state: CheckpointState, wanted: str, root: str) -> None:

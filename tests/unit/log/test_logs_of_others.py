@@ -223,16 +223,22 @@ def test_half_a_vector_in_a_checkpoint_is_damage(tmp_path: Path) -> None:
         table.rows()
 
 
+@pytest.mark.parametrize("spelled", ["x.parquet", "%78.parquet"])
 @pytest.mark.parametrize("turned", [False, True])
-def test_two_entries_of_one_path_in_a_checkpoint_are_damage(tmp_path: Path, turned: bool) -> None:
+def test_two_entries_of_one_path_in_a_checkpoint_are_damage(tmp_path: Path, turned: bool, spelled: str) -> None:
     """A writer added a vector and left the entry before it.  Before, the last of the two counted, in whatever order they lay."""
     table = Made(tmp_path / "t", protocol=_VECTORS)
-    entries = [{"path": "x.parquet", "size": 1}, {"path": "x.parquet", "size": 1, "deletionVector": inline(0)}]
+    entries = [{"path": "x.parquet", "size": 1}, {"path": spelled, "size": 1, "deletionVector": inline(0)}]
     table.checkpoint(*(reversed(entries) if turned else entries), {"path": "y.parquet", "size": 1, "deletionVector": inline(1)})
     with pytest.raises(CorruptLog, match=r"holds x\.parquet twice.*delete the checkpoint.*checkpoint\.parquet"):
         table.rows()
     (tmp_path / "t" / names.checkpoint_key(0)).unlink()
     assert table.rows() == TWO
+    lines = [{"protocol": table.protocol}, {"metaData": table.metadata}, *({"add": entry} for entry in entries)]
+    json = names.checkpoint_key(0).replace(".parquet", ".80a083e8-7026-4e79-81be-64bd76c43a11.json")
+    (tmp_path / "t" / json).write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    with pytest.raises(CorruptLog, match=r"holds x\.parquet twice"):
+        table.log.latest()
 
 
 # ---- data files and partition values ----------------------------------------------------------

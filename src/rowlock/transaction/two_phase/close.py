@@ -32,7 +32,7 @@ from rowlock.parquet.rows import MaterializedIds
 from rowlock.protocol import prepared as versions
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
-from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
+from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except
 from rowlock.protocol.feature_removal import DELETION_VECTORS
 from rowlock.protocol.features import reader_features
 from rowlock.protocol.prepared import CLOSE, Prepared, open_version
@@ -332,7 +332,7 @@ def follow(staged: Commit, base: Snapshot, head: Snapshot, vectors: Vectors, ids
     live = head.files.get([r.path for r in staged.removes])
     for path, before in base.files.get([r.path for r in staged.removes]).items():
         dead = vectors.of(before)
-        ours = (vectors.of(written[path]) if path in written else BitMap64(range(before.physical_rows(ids.count)))) - dead
+        ours = (vectors.of(written[path]) if path in written else positions_except(before.physical_rows(ids.count))) - dead
         file = live.get(path)
         gone = ours if file is None else ours & vectors.of(file)
         if ours - gone:
