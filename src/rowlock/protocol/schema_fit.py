@@ -139,7 +139,7 @@ def fit(rows: StructType, columns: StructType, table: str, *, computed: Collecti
     have = _by_name(rows, table)
     if unknown := [f.name for f in rows.fields if columns.find(f.name) is None]:
         raise SchemaMismatch(
-            f"The table has no column {unknown[0]!r}; it has {', '.join(columns.names)}{did_you_mean(unknown[0], columns.names)}. "
+            f"The table has no column {unknown[0]!r}; it has {', '.join(columns.names) or 'none'}{did_you_mean(unknown[0], columns.names)}. "
             f"Drop the column, or let the write add it: {MERGE_SCHEMA}",
             table=table,
             condition=named("DELTA_METADATA_MISMATCH"),

@@ -10,9 +10,9 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile
 from rowlock.transaction import commit as loop, failed_attempt
 from rowlock.transaction.group_commit.lead import commit_append, may_join
-from rowlock.transaction.publish.commit_bytes import commit_bytes
+from rowlock.transaction.publish.commit_bytes import commit_of
 from rowlock.transaction.publish.file_actions import FileActions, append_actions, file_actions, staged_adds
-from rowlock.transaction.publish.metrics import operation_metrics, rewritten_by
+from rowlock.transaction.publish.metrics import operation_metrics, rewritten_by, times
 from rowlock.transaction.rebase.onto_head import rebase_onto_head, refuse_removal
 from rowlock.transaction.state.pending import AlreadyCommitted, Attempt, Pending
 from rowlock.transaction.state.proposal import Over, Single
@@ -94,7 +94,8 @@ class StagedStatements(Single):
         return self._files.cdc
 
     def commit_file(self) -> bytes:
-        return commit_bytes(self.txn, self.attempt, self._files, self.parameters, self.record)
+        txn, metrics = self.txn, {**operation_metrics(self.txn, self._files), **times(self.txn)}
+        return commit_of(txn, self.attempt, self._files, self.parameters, metrics, () if txn.app is None else (txn.app,), self.record)
 
     def receipt(self, version: int | None) -> Receipt:
         """The account of the commit.  Metrics count the files that the version names; files of lost puts are in no version."""

@@ -12,6 +12,7 @@ import pytest
 from pyroaring import BitMap64
 
 import rowlock
+from rowlock import clock
 from rowlock.api.append import opened
 from rowlock.boundary.row_identity import columns_of
 from rowlock.exceptions import CorruptLog, UnsupportedFeature, VersionNotFound
@@ -315,3 +316,20 @@ def test_row_tracking_without_names_for_its_columns_has_no_ids(tmp_path: Path) -
     assert columns_of(table.log.latest()) is None
     with pytest.raises(UnsupportedFeature, match="materializedRowIdColumnName"):
         rowlock.append(table.path, pa.table({"a": [3]}))
+
+
+def test_the_first_time_in_a_commit_is_later_than_the_file_before_it(tmp_path: Path) -> None:
+    """PROTOCOL.md, Writer Requirements for In-Commit Timestamps; the clock of this machine is behind that of the store."""
+
+    class Behind(clock.SystemClock):
+        def now_ms(self) -> int:
+            return super().now_ms() - 3_600_000
+
+    table = Made(tmp_path / "t")
+    with clock.use(Behind()):
+        creation.set_properties(opened(table.path), {"delta.enableInCommitTimestamps": "true"})
+    at = table.log.store.modified_ms(names.commit_key(0))
+    head = table.log.latest()
+    assert at is not None and head.timestamp_ms == at + 1
+    assert head.metadata.configuration["delta.inCommitTimestampEnablementTimestamp"] == str(at + 1)
+    assert table.log.commit_times() == [(0, at), (1, at + 1)]

@@ -18,6 +18,8 @@ from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModific
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.features import check_writable, supporting
+from rowlock.protocol.names import commit_key
+from rowlock.protocol.properties import TableProperties
 from rowlock.storage.store import ObjectStore, discard
 from rowlock.transaction import commit as loop, failed_attempt
 from rowlock.transaction.lease_line import LeaseLine
@@ -220,17 +222,12 @@ class HeadCommit(Single):
             record={**self.receipt(None).record(), "read_version": self.read_version},
         )
         info["tags"] = dict(actions.tags)
-        return bytes_on(
-            head,
-            info,
-            protocol=actions.protocol,
-            metadata=actions.metadata,
-            domains=actions.domains,
-            removes=actions.removes,
-            adds=actions.adds,
-            cdc=actions.cdc,
-            txns=actions.txns,
-        )
+        if actions.metadata is not None and not head.properties.in_commit_timestamps and TableProperties(actions.metadata.configuration).in_commit_timestamps:
+            # The first of them is later than the file before it, by the clock of the store (PROTOCOL.md, In-Commit Timestamps).
+            at = self.state.store.modified_ms(commit_key(head.version))
+            head = replace(head, timestamp_ms=max(head.timestamp_ms, at or 0))
+        written = {name: getattr(actions, name) for name in ("protocol", "metadata", "domains", "removes", "adds", "cdc", "txns")}
+        return bytes_on(head, info, **written)
 
     def receipt(self, version: int | None) -> Receipt:
         metrics = {} if self.actions is None else dict(self.actions.metrics)

@@ -13,15 +13,10 @@ from rowlock.protocol.actions import CommitInfo, Metadata, SetTransaction
 from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.commits import serialize_commit, with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
-from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters, times
+from rowlock.transaction.publish.metrics import operation_parameters
 from rowlock.transaction.state.call import in_history, settings, user_metadata, writer
 from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.version import ENGINE_INFO
-
-
-def commit_bytes(txn: Pending, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
-    """The commit file of a transaction, on top of its base; `record` is added to the `rowlock` object of commitInfo."""
-    return commit_of(txn, attempt, files, parameters, {**operation_metrics(txn, files), **times(txn)}, () if txn.app is None else (txn.app,), record)
 
 
 def commit_of(
@@ -33,7 +28,7 @@ def commit_of(
     steps: Sequence[SetTransaction],
     record: Mapping[str, Any],
 ) -> bytes:
-    """The commit file of `txn`, alone or as the leader of a group.
+    """The commit file of `txn`, alone or as the leader of a group, on top of its base.
 
     `steps` are the `txn` actions of applications; `record` is added to the `rowlock` object of commitInfo.
     """
