@@ -19,7 +19,7 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import from_arrow_type
+from rowlock.protocol.arrow_types import from_arrow_type, is_list
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, MapType, StructField, StructType, type_name
@@ -123,7 +123,7 @@ def _fields_of(stored: pa.DataType) -> list[pa.Field]:
 
 def _parts(stored: pa.DataType, known: DataType, place: str = "") -> list[tuple[pa.DataType, DataType, str]]:
     """A type, or what is at the bottom of arrays and maps in it: as it is stored, as the table has it, and its place as `delta.typeChanges` writes it."""
-    if isinstance(known, ArrayType) and (pa.types.is_list(stored) or pa.types.is_large_list(stored)):
+    if isinstance(known, ArrayType) and is_list(stored):
         return _parts(stored.value_type, known.element, f"{place}.element".lstrip("."))
     if isinstance(known, MapType) and pa.types.is_map(stored):
         return _parts(stored.key_type, known.key, f"{place}.key".lstrip(".")) + _parts(stored.item_type, known.value, f"{place}.value".lstrip("."))

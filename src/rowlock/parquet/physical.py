@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.arrow_types import is_variant, to_arrow, to_arrow_type
+from rowlock.protocol.arrow_types import is_list, is_variant, to_arrow, to_arrow_type
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from rowlock.protocol.statistics import names_ignoring_case
 
@@ -146,8 +146,9 @@ def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = F
         taken = {f.name for f in known.values()}
         others = [f.with_name(f"{f.name} ({n})") if f.name in taken else f for n, f in enumerate(have)]
         return pa.struct([pa.field(known[n].name, spelled(f.type, known[n].type), f.nullable) if n in known else others[n] for n, f in enumerate(have)])
-    if pa.types.is_list(have) and pa.types.is_list(want):
-        return pa.list_(have.value_field.with_type(spelled(have.value_type, want.value_type)))
+    if is_list(have) and pa.types.is_list(want):
+        held, size = have.value_field.with_type(spelled(have.value_type, want.value_type)), have.list_size if pa.types.is_fixed_size_list(have) else -1
+        return pa.large_list(held) if pa.types.is_large_list(have) else pa.list_(held, size)
     if pa.types.is_map(have) and pa.types.is_map(want):
         key, item = spelled(have.key_type, want.key_type), spelled(have.item_type, want.item_type)
         return pa.map_(have.key_field.with_type(key), have.item_field.with_type(item), have.keys_sorted)

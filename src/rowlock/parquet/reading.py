@@ -23,7 +23,7 @@ from rowlock.parquet.values import padded, padded_within
 from rowlock.parquet.variants import has_variant, is_variant_group, with_whole_variants
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import from_arrow_type, is_variant, legacy_calendars
+from rowlock.protocol.arrow_types import from_arrow_type, is_list, is_variant, legacy_calendars
 from rowlock.protocol.char_varchar import KEY, Inner, bounds, inner_bounds, is_char
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import PrimitiveType
@@ -200,7 +200,7 @@ def _check_recent(values: pa.Array, name: str) -> None:
     elif pa.types.is_map(type_):
         _check_recent(values.keys, name)
         _check_recent(values.items, name)
-    elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
+    elif is_list(type_):
         _check_recent(values.values, name)
     elif pa.types.is_timestamp(type_) or pa.types.is_date32(type_):
         first, limit = pc.min(values), _GREGORIAN_DAY
@@ -234,7 +234,7 @@ def _reads_alike(have: pa.DataType, want: pa.DataType, int96: bool) -> bool:
             and any(f.name in known for f in want)
             and all(_reads_alike(known[f.name], f.type, int96) for f in want if f.name in known)
         )
-    if pa.types.is_list(have) and pa.types.is_list(want):
+    if is_list(have) and pa.types.is_list(want):
         return _reads_alike(have.value_type, want.value_type, int96)
     if pa.types.is_map(have) and pa.types.is_map(want):
         return _reads_alike(have.key_type, want.key_type, int96) and _reads_alike(have.item_type, want.item_type, int96)

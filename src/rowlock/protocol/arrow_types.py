@@ -80,6 +80,14 @@ def to_arrow(schema: StructType) -> pa.Schema:
     return pa.schema([_to_field(f) for f in schema.fields])
 
 
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view)
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether a type is a list, in whichever of Arrow's forms: in files all are one."""
+    return any(is_form(type_) for is_form in _LISTS)
+
+
 def from_arrow_type(type_: pa.DataType) -> DataType:
     """The Delta type that holds the values of an Arrow type; raises UnsupportedFeature if there is none."""
     if pa.types.is_dictionary(type_):
@@ -95,7 +103,7 @@ def from_arrow_type(type_: pa.DataType) -> DataType:
         return StructType(tuple(_from_field(type_.field(i)) for i in range(type_.num_fields)))
     if pa.types.is_map(type_):
         return MapType(from_arrow_type(type_.key_type), from_arrow_type(type_.item_type), type_.item_field.nullable)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+    if is_list(type_):
         return ArrayType(from_arrow_type(type_.value_type), type_.value_field.nullable)
     raise unsupported_type(f"{type_} (Arrow)")
 

@@ -28,7 +28,7 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.arrow_types import is_list, to_arrow_type
 from rowlock.protocol.properties import STATS_COLUMNS, TableProperties
 from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path, lower_case
 
@@ -40,9 +40,6 @@ class Leaf:
     index: int
     path: ColumnPath
     repeated: bool
-
-
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view)
 
 
 def leaves_of(metadata: pq.FileMetaData) -> list[Leaf] | None:
@@ -63,7 +60,7 @@ def _leaves(path: ColumnPath, type_: pa.DataType, repeated: bool) -> Iterator[tu
     elif pa.types.is_map(type_):
         yield from _leaves(path, type_.key_type, True)
         yield from _leaves(path, type_.item_type, True)
-    elif any(is_list(type_) for is_list in _LISTS):
+    elif is_list(type_):
         yield from _leaves(path, type_.value_type, True)
     else:
         yield path, repeated

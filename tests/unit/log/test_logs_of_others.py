@@ -333,3 +333,17 @@ def test_the_first_time_in_a_commit_is_later_than_the_file_before_it(tmp_path: P
     assert at is not None and head.timestamp_ms == at + 1
     assert head.metadata.configuration["delta.inCommitTimestampEnablementTimestamp"] == str(at + 1)
     assert table.log.commit_times() == [(0, at), (1, at + 1)]
+
+
+# ---- data files of Arrow's writers ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [pa.large_list, lambda item: pa.list_(item, 2)], ids=["large", "fixed"])
+def test_lists_in_any_of_arrows_forms_are_arrays(tmp_path: Path, form: Any) -> None:
+    """Polars writes large lists, and embeddings have a fixed length: the footer says so to Arrow alone, and the file's columns are the same."""
+    inner = {"type": "struct", "fields": [column("Y", {"type": "array", "elementType": "double", "containsNull": True})]}
+    table = Made(tmp_path / "t", column("a"), column("v", {"type": "array", "elementType": inner, "containsNull": True}))
+    held = pa.array([[{"y": [1.0, None]}, None], None], form(pa.struct([("y", form(pa.float32()))])))
+    pq.write_table(pa.table({"a": [1, 2], "v": held}), tmp_path / "t" / "x.parquet")
+    table.commit(1, {"add": {**table.first, "size": (tmp_path / "t" / "x.parquet").stat().st_size}})
+    assert table.rows(columns=["v"]) == [{"v": [{"Y": [1.0, None]}, None]}, {"v": None}]
