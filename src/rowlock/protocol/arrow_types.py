@@ -103,7 +103,7 @@ def from_arrow_type(type_: pa.DataType) -> DataType:
         return StructType(tuple(_from_field(type_.field(i)) for i in range(type_.num_fields)))
     if pa.types.is_map(type_):
         return MapType(from_arrow_type(type_.key_type), from_arrow_type(type_.item_type), type_.item_field.nullable)
-    if is_list(type_):
+    if is_list(type_) and not (pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_)):  # which pyarrow 26 casts wrongly
         return ArrayType(from_arrow_type(type_.value_type), type_.value_field.nullable)
     raise unsupported_type(f"{type_} (Arrow)")
 
