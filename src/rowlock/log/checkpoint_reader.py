@@ -79,9 +79,9 @@ def _keep_one_per_path(state: CheckpointState) -> None:
 
 def _check_vectors(state: CheckpointState, root: str, files: Sequence[LogFile]) -> None:
     """Raises CorruptLog where a path has two entries with different deletion vectors, as after a writer that did not remove the one before: the order here says nothing."""
-    marked = pa.chunked_array([f.column("path").filter(f.column("dv_type").is_valid()) for f in state.frames], pa.string()).combine_chunks()
-    held = pa.chunked_array([f.column("path").filter(pc.is_in(f.column("path"), value_set=marked)) for f in state.frames] if len(marked) else [], pa.string())
-    if len(counts := held.value_counts()) < len(held):
+    paths, kinds = (pa.chunked_array([f.column(name) for f in state.frames], pa.string()) for name in ("path", "dv_type"))
+    counts: Any = paths.filter(pc.is_in(paths, value_set=marked)).value_counts() if len(marked := paths.filter(kinds.is_valid())) else []
+    if len(counts) and pc.max(counts.field("counts")).as_py() > 1:
         twice = next(one["values"] for one in counts.to_pylist() if one["counts"] > 1)
         text = f"the checkpoint holds {twice} twice, and not which of its deletion vectors is newer: delete the checkpoint where the commits before it are there, which say it"
         raise CorruptLog(text, table=root, version=files[0].version, file=files[0].key)

@@ -6,9 +6,11 @@ REORG ... APPLY (PURGE); types may have been widened since a file was written.
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,10 +30,12 @@ from rowlock.storage.open import locate, missing_file
 from rowlock.storage.store import NotFound, ObjectStore, RangeFile
 from rowlock.threads import side_by_side
 
+_PLAIN: Any = {"arrow_extensions_enabled": False} if "arrow_extensions_enabled" in inspect.signature(pq.ParquetFile).parameters else {}
+
 
 @contextmanager
 def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> Iterator[pq.ParquetFile]:
-    """Opens a data file; `size_bytes` is its size by the log, and is asked of the store if missing.  INT96 is read as microseconds.
+    """Opens a data file; `size_bytes` is its size by the log, and is asked of the store if missing.  INT96 is read as microseconds, JSON as text.
 
     Raises CorruptLog where the file does not exist or is damaged, also while it is read, StorageError where it may not be read, and whatever `locate` raises.
     """
@@ -39,7 +43,7 @@ def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) ->
     place = paths.join(where.root, name)
     local = place.startswith("/")
     try:
-        with pq.ParquetFile(place if local else _source(where, name, size_bytes), coerce_int96_timestamp_unit="us", pre_buffer=not local) as source:
+        with pq.ParquetFile(place if local else _source(where, name, size_bytes), coerce_int96_timestamp_unit="us", pre_buffer=not local, **_PLAIN) as source:
             yield source
     except (FileNotFoundError, NotFound):
         raise missing_file(store.root, key) from None

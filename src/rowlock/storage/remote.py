@@ -248,20 +248,15 @@ class RemoteStore:
         return Unknown(text)
 
     def put(self, key: str, data: bytes) -> None:
-        check_key(key)
         self._with_retries("put", key, lambda: self._requests.put(key, data))
 
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
-        check_key(key)
         self._with_retries("put", key, lambda: self._requests.put_parts(key, parts()))
 
     def get(self, key: str) -> bytes:
-        check_key(key)
-        return self._with_retries("read", key, lambda: self._requests.get(key)[0])
+        return self.get_tagged(key)[0]
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        check_key(key)
-
         def ranged() -> bytes:
             try:
                 return self._requests.get_range(key, start, length)
@@ -277,7 +272,6 @@ class RemoteStore:
         return b""
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
-        check_key(key)
         data, info = self._with_retries("read", key, lambda: self._requests.get(key))
         return data, _tag(info)
 
@@ -292,7 +286,6 @@ class RemoteStore:
 
     def _looked_at(self, key: str, what: Callable[[ObjectInfo], T]) -> T | None:
         """A part of the object's metadata; None if there is no object."""
-        check_key(key)
         try:
             return self._with_retries("look at", key, lambda: what(self._requests.head(key)))
         except NotFound:
@@ -331,7 +324,6 @@ class RemoteStore:
         return iter(self._with_retries("list", prefix, listed if limit is None else first))
 
     def delete(self, key: str) -> None:
-        check_key(key)
         try:
             self._with_retries("delete", key, lambda: self._requests.delete(key))
         except NotFound:
@@ -343,7 +335,9 @@ class RemoteStore:
         return self._with_retries("list", key, lambda: any(self._requests.list(key or None, chunk_size=1)))
 
     def _with_retries(self, what: str, key: str, call: Callable[[], T]) -> T:
-        """Runs `call`, retrying failures that may be transient.  Raises NotFound or StorageError."""
+        """Runs `call` for a key, retrying failures that may be transient; to list, the key may be '' for the folder.  Raises NotFound, StorageError, InvalidInput."""
+        if key or what != "list":
+            check_key(key)
         for n in range(_TRIES):
             try:
                 return call()

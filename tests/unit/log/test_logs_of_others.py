@@ -353,3 +353,11 @@ def test_rows_in_list_views_are_refused_by_name(tmp_path: Path) -> None:
     """pyarrow 26 cannot cast them to lists: it says that their offsets are too few."""
     with pytest.raises(SchemaMismatch, match=r"type list_view.*cast or drop it"):
         rowlock.append(str(tmp_path / "t"), pa.table({"a": pa.array([[1], None], pa.list_view(pa.int64()))}))
+
+
+def test_json_is_text(tmp_path: Path) -> None:
+    """DuckDB marks columns of its type JSON so; Spark reads text."""
+    table = Made(tmp_path / "t", column("a", "string"))
+    pq.write_table(pa.table({"a": pa.array(['{"b": 1}', None], pa.json_())}), tmp_path / "t" / "x.parquet", store_schema=False)
+    table.commit(1, {"add": {**table.first, "size": (tmp_path / "t" / "x.parquet").stat().st_size}})
+    assert table.rows() == [{"a": '{"b": 1}'}, {"a": None}]

@@ -35,7 +35,7 @@ class Slow:
         self.asked = 0
 
     def get(self, key: str) -> tuple[bytes, Any]:
-        return self._late() or (b"there", None)
+        return self._late() or (b"there", {"e_tag": None, "version": "1"})
 
     def put_if(self, key: str, data: bytes, mode: Any) -> Any:
         self._late()
