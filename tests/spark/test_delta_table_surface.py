@@ -471,6 +471,31 @@ def test_merge_from_the_table_itself(spark, four, table_path):
     assert read(spark, table_path) == [("a", 101), ("b", 102), ("c", 3)]
 
 
+def test_columns_of_to_df_are_the_tables(spark, tmp_path):
+    """As with delta-spark a column may be asked of the table's DataFrame; one of a source that was made from it is the source's."""
+    found = []
+    for face, path in ((DeltaTable, str(tmp_path / "ours")), (theirs.DeltaTable, str(tmp_path / "theirs"))):
+        spark.sql("SELECT id, id AS v, IF(id < 3, named_struct('x', id), NULL) AS s FROM range(1, 5)").write.format("delta").save(path)
+        table, source = face.forPath(spark, path), spark.sql("SELECT 1 AS id, 100 AS v UNION ALL SELECT 9, 900")
+        held = table.toDF()
+        table.delete(held.id == 4)
+        table.update(held["id"] == 2, {"v": held.v + held.s.x * 10})
+        table.merge(source, held.id == source.id).whenMatchedUpdate((held.v < 50) & (source.v > 5), {"v": source.v + held.v}).whenNotMatchedInsert(
+            values={"id": source.id, "v": source.v}
+        ).whenNotMatchedBySourceUpdate(held.v == 3, {"v": -held.v}).execute()
+        found.append(sorted((r.id, r.v) for r in table.toDF().collect()))
+    assert found[0] == found[1] == [(1, 101), (2, 22), (3, -3), (9, 900)]
+    table = DeltaTable.forPath(spark, str(tmp_path / "ours"))
+    held = table.toDF()
+    table.merge(held.where("id = 1").alias("one"), held.id == F.col("one.id")).whenMatchedUpdate(set={"v": F.lit(0)}).execute()
+    other = table.toDF()
+    table.alias("t").merge(other, F.col("t.id") == other.id).whenMatchedUpdate(set={"v": other.v + 1}).execute()
+    with table.transaction() as txn:
+        txn.delete(txn.toDF().id == 9)
+        txn.update(txn.toDF().id == 1, {"v": txn.toDF().v + 5})
+    assert read(spark, str(tmp_path / "ours")) == [(1, 6, (1,)), (2, 23, (2,)), (3, -2, None)]
+
+
 def test_merge_with_null_keys(spark, table_path):
     table = make(spark, table_path, [(None, 1), (2, 2)], "id int, v int")
     source = spark.createDataFrame([(None, 10), (2, 20)], "id int, v int")

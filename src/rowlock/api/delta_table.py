@@ -249,7 +249,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
         that is the newest then, as delta-spark's do; on any other the DataFrame stays at the version of this moment.
 
         Returns:
-            A DataFrame with the table's columns.
+            A DataFrame with the table's columns, as which conditions and values of its statements take them (`t.toDF().id`).
 
         Raises:
             TableNotFound: The table is gone.
@@ -261,7 +261,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             3
         """
         frame = frame_at(self._handle)
-        return frame.alias(self._called) if self._called else frame
+        return self._handle.planner.evaluator.shown(frame.alias(self._called) if self._called else frame)
 
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table under a name that expressions can use.  Runs no Spark job.

@@ -149,7 +149,7 @@ class Handle:
         work = WORKS[operation]
         with self.commits(work), fixed_variables(self.spark):
             step = call.settings().application if app is None and work in ROWS else None
-            receipt = transaction.run(self.table, operation, lambda snapshot: plan(self.planner, snapshot), metadata=metadata, app=app or step)
+            receipt = transaction.run(self.table, operation, lambda snapshot: self.planner.planned(snapshot, plan), metadata=metadata, app=app or step)
             if step is not None and (receipt.version is not None or receipt.already_committed):
                 reset_step(self.spark)
             return self.compacted(receipt) if work in ROWS else receipt

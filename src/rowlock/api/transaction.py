@@ -91,7 +91,7 @@ class OpenTransaction:
         self.check_open()
         metrics: dict[str, int] = {}
         with self.handle.commits(WORKS[operation]), fixed_variables(self.handle.spark), listening_to_sources(self.source_listener):
-            parameters = self._staging.stage(lambda snapshot: plan(self.handle.planner, snapshot))
+            parameters = self._staging.stage(lambda snapshot: self.handle.planner.planned(snapshot, plan))
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
@@ -258,7 +258,7 @@ class DeltaTransaction(Changes):
         txn = self._runner.txn
         txn.note_read()
         frame = self._handle.planner.rows(txn.base, txn.effects)
-        return frame.alias(self._called) if self._called else frame
+        return self._handle.planner.evaluator.shown(frame.alias(self._called) if self._called else frame)
 
     def append(self, df: DataFrame) -> None:
         """Adds the rows of a DataFrame.  They are computed now: on the driver where they are few, else by a Spark job that writes them to files.

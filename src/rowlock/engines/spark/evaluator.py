@@ -6,19 +6,22 @@ Both evaluate the same resolved expressions.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
+from rowlock import threads
 from rowlock.boundary.row_identity import Identities, Materialized, columns_of
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, catalyst, is_collated, nullable
+from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target, own_columns
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_schema, catalyst, class_name, is_collated, nullable
 from rowlock.engines.spark.catalyst.types import compared
 from rowlock.engines.spark.read.scan import ADDRESS, TIME_ZONE, Constants, Scanner, check_names, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
@@ -34,6 +37,9 @@ from rowlock.protocol.deletion_vector import positions_except
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import Vectors
+
+_OF_FRAME, _MOST_SHOWN = "__dataset_id", 64
+"""By what Spark marks a column with the number of the DataFrame that it was asked of, and of how many DataFrames a table knows the numbers."""
 
 _RESOLUTION_SETTINGS = (TIME_ZONE, "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of a session on which the meaning of an expression depends."""
@@ -53,6 +59,7 @@ class Evaluator:
         self.rows = rows.of_session(case_sensitive=str(self.scanner.spark.conf.get("spark.sql.caseSensitive")).lower() == "true")
         self.materialized_ids = MaterializedIds(store)
         self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
+        self._shown: deque[int] = deque(maxlen=_MOST_SHOWN)
 
     def _new_scanner(self) -> Scanner:
         return Scanner(wrap_session(self.spark, self.session()), self.root)
@@ -100,6 +107,28 @@ class Evaluator:
             name = self.bridge.alias_identifier(alias, self.bridge.seq(alias.qualifier))
             return self.bridge.dataframe(self.bridge.subquery_alias(name, analyzed(frame)), self.spark, session)
         return frame.alias(alias) if alias else frame
+
+    def shown(self, frame: DataFrame) -> DataFrame:
+        """A DataFrame of the table for its user: statements take its columns (`frame.id`) for the table's, as delta-spark's do those of `toDF`."""
+        self._shown.append(int(frame._jdf.id()))
+        return frame
+
+    def with_own_columns(self, snapshot: Snapshot, source: DataFrame | None = None) -> AbstractContextManager[None]:
+        """A block in whose expressions the columns of such DataFrames are the table's own, but for one that is a MERGE's source."""
+        shown = set(self._shown) - ({int(source._jdf.id())} if source is not None else set())
+
+        def own(node: JavaObject) -> JavaObject:
+            if children := self.bridge.list(node.children()):
+                return node.withNewChildren(self.bridge.seq([own(child) for child in children]))
+            if class_name(node) != "AttributeReference" or not node.metadata().contains(_OF_FRAME) or int(node.metadata().getLong(_OF_FRAME)) not in shown:
+                return node
+            return dict(zip(self.target(snapshot).schema.names, self.target(snapshot).relation.attributes, strict=False)).get(str(node.name()), node)
+
+        def placed(column: Column) -> Column:
+            expression = self.spark._jsparkSession.expression(column._jc)
+            return self.bridge.column(own(expression)) if "#" in str(expression.collectLeaves().mkString()) else column  # attributes end with their numbers
+
+        return threads.holding(own_columns, placed if shown else None)
 
     def _new_target(self, snapshot: Snapshot) -> Target:
         check_names(snapshot)

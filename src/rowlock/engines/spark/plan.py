@@ -9,7 +9,7 @@ the rows that a new row matches, and the append, over one reading of the new row
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,11 @@ class Matching:
 class Planner(Reader):
     """Plans the statements on one table of one session, and reads it.  Each method returns the statements of one call, and its parameters for the commit."""
 
+    def planned(self, snapshot: Snapshot, plan: Callable[[Planner, Snapshot], Planned]) -> Planned:
+        """What `plan` makes of a snapshot; columns of DataFrames that `toDF` gave are the table's in it."""
+        with self.evaluator.with_own_columns(snapshot):
+            return plan(self, snapshot)
+
     @public_errors()
     def update(
         self,
@@ -146,16 +151,18 @@ class Planner(Reader):
         self, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, pinned: list[Source], new: Collection[str] = ()
     ) -> Planned:
         """See `merge_statement`."""
-        return _planned(merge_statement(self.evaluator, snapshot, source, on, clauses, alias, pinned, new))
+        with self.evaluator.with_own_columns(snapshot, source):
+            return _planned(merge_statement(self.evaluator, snapshot, source, on, clauses, alias, pinned, new))
 
     @public_errors()
     def check_columns_of_now(self, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None) -> None:
         """Raises Spark's AnalysisException where a condition or a value of a MERGE names a column of the table that the MERGE itself would add."""
         probe = self.evaluator.probe(self.evaluator.target(snapshot), alias, self.evaluator.session(variables=True))
         given = self.evaluator.bridge.dataframe(analyzed(source.select("*")), self.evaluator.spark, self.evaluator.session(variables=True))
-        for frame, group in ((probe.join(given, as_column(on)), clauses.matched), (probe, clauses.not_matched_by_source)):
-            values = [v for c in group for v in (c.condition, *(c.assignments or {}).values()) if v is not None and not is_default(v)]
-            frame.select([as_column(v) for v in values])
+        with self.evaluator.with_own_columns(snapshot, source):
+            for frame, group in ((probe.join(given, as_column(on)), clauses.matched), (probe, clauses.not_matched_by_source)):
+                values = [v for c in group for v in (c.condition, *(c.assignments or {}).values()) if v is not None and not is_default(v)]
+                frame.select([as_column(v) for v in values])
 
     def append(self, snapshot: Snapshot, frame: DataFrame, max_records: int | None = None) -> Planned:
         """An append, and its parameters."""

@@ -7,15 +7,16 @@ too, so that every rebase computes with the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, nullable_type
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, nullable_type, with_parts_of
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
 from rowlock.engines.spark.catalyst.errors import culprit, no_target, sql_function, wider_than_a_row
 from rowlock.engines.spark.catalyst.types import StorePolicy, fitted_text
@@ -31,12 +32,15 @@ _OF_QUERIES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_N
 """Spark's conditions for an expression that is not computed from one row, where it takes a statement for a query."""
 
 
+own_columns: ContextVar[Callable[[Column], Column] | None] = ContextVar("what makes columns of a table's DataFrames the table's", default=None)
+
+
 def as_column(expression: Expression) -> Column:
     """A user's expression as a Column.  Raises InvalidInput for anything else."""
     if isinstance(expression, str):
         return F.expr(expression)
     if isinstance(expression, Column):
-        return expression
+        return expression if (placed := own_columns.get()) is None else placed(expression)
     raise WrongType(f"An expression must be a string or a Column, not {type(expression).__name__}")
 
 
@@ -319,7 +323,10 @@ def assigned_columns(
     out: dict[str, Column] = {}
     nested: dict[str, dict[tuple[str, ...], Column]] = {}
     for (path, value), actual in zip(paths, types.fields, strict=True):
-        wanted = nullable_type(_type_at(schema, path))  # nulls are checked in the rows, later
+        wanted: Any = schema
+        for part in path:
+            wanted = wanted[part].dataType
+        wanted = nullable_type(wanted)  # nulls are checked in the rows, later
         old = target.columns[path[0]] if keeps and len(path) == 1 else None
         fitted = _assigned(_Assignment(resolver, lenient), value, actual.dataType, wanted, ".".join(path), old)
         if len(path) == 1:
@@ -365,12 +372,9 @@ def _assigned(how: _Assignment, value: Column, actual: DataType, wanted: DataTyp
         return F.lit(None).cast(wanted)
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
         return _struct_by_name(how, value, actual, wanted, name, old)
-    if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType) and _holds_structs(wanted):
-        return F.transform(value, lambda each: _assigned(how, each, actual.elementType, wanted.elementType, f"{name}.element"))
-    if isinstance(actual, MapType) and isinstance(wanted, MapType) and _holds_structs(wanted):
-        if not _same_type(actual.keyType, wanted.keyType):
-            value = F.transform_keys(value, lambda key, _: _assigned(how, key, actual.keyType, wanted.keyType, f"{name}.key"))
-        return F.transform_values(value, lambda _, each: _assigned(how, each, actual.valueType, wanted.valueType, f"{name}.value"))
+    made = with_parts_of(value, actual, wanted, lambda v, have, want: _assigned(how, v, have, want, name)) if "struct<" in wanted.simpleString() else None
+    if made is not None:
+        return made
     return how.resolver.policy.stored(value, actual, wanted, name)
 
 
@@ -400,25 +404,8 @@ def _lacks_fields(actual: DataType, wanted: DataType) -> bool:
     return any(f.name.lower() not in have or _lacks_fields(have[f.name.lower()], f.dataType) for f in wanted.fields)
 
 
-def _holds_structs(t: DataType) -> bool:
-    """Whether a type is a struct, or an array or a map that holds one."""
-    if isinstance(t, ArrayType):
-        return _holds_structs(t.elementType)
-    if isinstance(t, MapType):
-        return _holds_structs(t.keyType) or _holds_structs(t.valueType)
-    return isinstance(t, StructType)
-
-
 def _same_type(a: DataType, b: DataType) -> bool:
     return bool(nullable_type(a) == nullable_type(b))
-
-
-def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
-    current: DataType = schema
-    for part in path:
-        assert isinstance(current, StructType)
-        current = current[part].dataType
-    return current
 
 
 def _refuse_overlaps(paths: Sequence[tuple[str, ...]], table: str) -> None:
