@@ -34,13 +34,13 @@ from rowlock.storage.store import ObjectStore
 
 
 def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> pa.Table:
-    """Returns the rows as readers will find them: an empty text in a partition column is null.
+    """Returns the rows as readers will find them: an empty text, or binary value, in a partition column is null.
 
     Raises ConstraintViolated, which names the first column or nested field that is null against its NOT NULL.
     """
     for at, name in enumerate(table.column_names):
-        if name in snapshot.metadata.partition_columns and pa.types.is_string(table.field(at).type):
-            empty = pc.equal(table.column(at), "")
+        if name in snapshot.metadata.partition_columns and (pa.types.is_string(table.field(at).type) or pa.types.is_binary(table.field(at).type)):
+            empty = pc.equal(pc.binary_length(table.column(at)), 0)
             table = table.set_column(at, name, pc.if_else(empty, None, table.column(at))) if pc.any(empty).as_py() else table
     for field in snapshot.schema.fields:
         if field.name in table.column_names and (not field.nullable or has_not_null(field.type)):

@@ -209,6 +209,14 @@ def test_an_empty_text_in_a_partition_column_is_null_where_conditions_are_asked(
     assert rows(path) == [(1, None), (2, "x")]
 
 
+def test_an_empty_binary_value_in_a_partition_column_is_null_too(path: str) -> None:
+    create(path, ID, StructField("p", PrimitiveType("binary"), False), partition_by=("p",))
+    rowlock.append(path, pa.table({"id": [1], "p": [b"x"]}))
+    with pytest.raises(ConstraintViolated, match="Column p is NOT NULL"):
+        rowlock.append(path, pa.table({"id": [2], "p": [b""]}))
+    assert rows(path) == [(1, b"x")]
+
+
 def test_a_column_that_makes_its_own_values_is_refused_by_name(path: str) -> None:
     rowlock.append(path, numbers(1))
     log = opened(path)
