@@ -289,9 +289,10 @@ def test_a_table_of_a_dataframe_has_its_bounds_as_the_session_takes_them(spark: 
         spark.conf.set("spark.sql.charAsVarchar", "true")
         for n, run in enumerate((rowlock.sql, SparkSession.sql)):
             run(spark, f"CREATE TABLE delta.`{table_path}-as{n}` (c CHAR(3), s ARRAY<CHAR(2)>) USING delta")
+            run(spark, f"ALTER TABLE delta.`{table_path}-as{n}` ADD COLUMN d CHAR(4)")
     finally:
         spark.conf.unset("spark.sql.charAsVarchar")
-    assert metadata(f"{table_path}-as0", spark) == metadata(f"{table_path}-as1", spark) == {"c": "varchar(3)", "s": "array<varchar(2)>"}
+    assert metadata(f"{table_path}-as0", spark) == metadata(f"{table_path}-as1", spark) == {"c": "varchar(3)", "s": "array<varchar(2)>", "d": "varchar(4)"}
 
 
 @WAYS

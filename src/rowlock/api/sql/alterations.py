@@ -12,7 +12,7 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.column_rules import check_default
-from rowlock.engines.spark.catalyst.types import StructField as SparkField, parse_type, stored_field
+from rowlock.engines.spark.catalyst.types import StructField as SparkField, stored_field
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema as schemas, schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
@@ -39,13 +39,13 @@ def add_columns(target: Target, plan: Any) -> None:
     nodes, new = target.nodes, []
     for c in nodes.items(plan.columnsToAdd()):
         if c.default().isDefined():
-            given = stored_field(SparkField(str(c.colName()), parse_type(str(c.dataType().sql()))))
+            given = stored_field(SparkField(str(c.colName()), nodes.type_of(c.dataType())))
             check_default(target.spark, given, str(c.default().get().originalSQL()), target.path, "ALTER TABLE ADD COLUMNS")
             refused = named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED")
             target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT, and then say ALTER COLUMN ... SET DEFAULT", refused)
         parent = nodes.option(c.path())
         path = () if parent is None else tuple(str(p) for p in nodes.items(parent.name()))
-        field = field_of(str(c.colName()), str(c.dataType().sql()), nodes.option(c.comment()), target.path)
+        field = field_of(str(c.colName()), nodes.type_of(c.dataType()), nodes.option(c.comment()), target.path)
         new.append((path, replace(field, nullable=bool(c.nullable())), _position(target, c.position())))
     target.table()._alter(alteration.add_fields, new)
 
@@ -53,7 +53,7 @@ def add_columns(target: Target, plan: Any) -> None:
 def replace_columns(target: Target, plan: Any) -> None:
     """ALTER TABLE ... REPLACE COLUMNS: the order and the comments of the columns, and more of them."""
     new = target.nodes.items(plan.columnsToAdd())
-    columns = (field_of(str(c.colName()), str(c.dataType().sql()), target.nodes.option(c.comment()), target.path) for c in new)
+    columns = (field_of(str(c.colName()), target.nodes.type_of(c.dataType()), target.nodes.option(c.comment()), target.path) for c in new)
     target.table()._alter(alteration.replace_columns, StructType(tuple(columns)))
 
 
@@ -92,7 +92,7 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     if place and (type_ is None or nullable is not None or comment is not None or spec.newPosition().isDefined()):
         _check_part(target, (*path, *place), known.type, place, nullable, comment)
         nullable = None  # as it is
-    wanted = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
+    wanted = None if type_ is None else field_of(path[-1], nodes.type_of(type_), None, target.path)
     at = None if wanted is None else wanted.type
     if wanted is not None and place:
         wanted = replace(wanted, type=schema_edit.with_part(known.type, place, wanted.type), metadata={**known.metadata, **wanted.metadata})

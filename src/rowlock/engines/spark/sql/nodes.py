@@ -246,6 +246,11 @@ class Nodes:
             return "hive"
         return str(self.option(given.provider()) or self.spark.conf.get("spark.sql.sources.default", "parquet"))
 
+    def type_of(self, said: JavaObject) -> DataType:
+        """A type of a statement.  Its SQL would not do: what TIMESTAMP is, spark.sql.timestampType says."""
+        held = str(said.json())
+        return _parse_datatype_json_string(as_varchar(held) if char_is_varchar(self.spark) else held)
+
     def spec_of(self, plan: JavaObject) -> Spec:
         """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties (in REPLACE those of Delta), and with a query options of its write, as delta-spark has it."""
         given = plan.tableSpec()
@@ -430,10 +435,7 @@ def _column(nodes: Nodes, c: Any) -> NewColumn:
     default = nodes.option(c.defaultValue())
     numbers = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
     identity = None if numbers is None else (int(numbers.getStart()), int(numbers.getStep()), bool(numbers.isAllowExplicitInsert()))
-    marked = c.metadata().contains(KEY) if has_method(c, "metadata") else False  # of a stream's table: Spark says its columns by their types alone
-    text, held = str(c.metadata().getString(KEY)) if marked else "", str(c.dataType().json())
-    if char_is_varchar(nodes.spark):
-        text, held = as_varchar(text), as_varchar(held)
-    type_ = parse_type(text) if text else _parse_datatype_json_string(held)
+    text = str(c.metadata().getString(KEY)) if has_method(c, "metadata") and c.metadata().contains(KEY) else ""  # a stream's table has bounds there alone
+    type_ = parse_type(as_varchar(text) if char_is_varchar(nodes.spark) else text) if text else nodes.type_of(c.dataType())
     written = None if default is None else str(default.originalSQL())
     return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), written, identity)

@@ -382,8 +382,9 @@ public class Parser implements ParserInterface {
         }
     }
 
-    private LogicalPlan own(String text) {
-        if (!OWN.matcher(text).matches() || Bridge.isOwn(session)) return null;
+    private LogicalPlan own(String given) {
+        if (!OWN.matcher(given).matches() || Bridge.isOwn(session)) return null;
+        String text = new org.apache.spark.sql.internal.VariableSubstitution().substitute(given);
         Object schema = Bridge.call("claim_text", new Object[] { session, text });
         return schema == null ? null : new Statement(session, text, (StructType) schema);
     }
