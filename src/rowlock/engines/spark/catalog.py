@@ -145,7 +145,7 @@ class Name:
             StructType.fromJson(json.loads(str(held.partitionSchema().json()))),
             {k: str(v) for k, v in entries(self._bridge.converters.asJava(held.properties())).items()},
             None if comment is None else str(comment),
-            None if listed is None else frozenset(_without_slash(_path_of_uri(str(p.location().toString()))) for p in listed),
+            None if listed is None else frozenset(_path_of_uri(str(p.location().toString())).rstrip("/") for p in listed),
         )
 
     def default_folder(self) -> str:
@@ -162,7 +162,7 @@ class Name:
                     continue
                 held = self._catalog.getTableMetadata(identifier)
                 place = self._bridge.option(held.storage().locationUri())
-                if place is not None and _without_slash(_path_of_uri(str(place.toString()))) == _without_slash(folder):
+                if place is not None and _path_of_uri(str(place.toString())).rstrip("/") == folder.rstrip("/"):
                     found.append(str(identifier.unquotedString()))
         return found
 
@@ -176,7 +176,7 @@ class Name:
         """Registers the table in `folder`, whose log exists.  Raises NameTaken where the name was given to something else meanwhile."""
         self._catalog.createTable(self._new_entry(folder, managed), True, False)
         entry = self.entry()
-        if entry is None or entry.folder is None or _without_slash(entry.folder) != _without_slash(canonical(folder)):
+        if entry is None or entry.folder is None or entry.folder.rstrip("/") != canonical(folder).rstrip("/"):
             text = f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only"
             raise NameTaken(text, table=folder)
 
@@ -226,8 +226,7 @@ def delta_tables(spark: SparkSession, database: str) -> list[tuple[str, Entry]]:
     for identifier in catalyst(spark).list(spark._jsparkSession.sessionState().catalog().listTables(database)):
         if identifier.database().isDefined():  # else it is a temporary view
             table = str(identifier.table())
-            entry = Name(spark, dotted([database, table])).entry()
-            if entry is not None and entry.folder is not None:
+            if (entry := Name(spark, dotted([database, table])).entry()) is not None and entry.folder is not None:
                 found.append((table, entry))
     return found
 
@@ -256,10 +255,6 @@ def _arity(instance: Any, method: str) -> int:
 def _path_of_uri(uri: str) -> str:
     """A URI of the catalog in the form that `storage.open` takes: decoded, file: URIs as local paths."""
     return "/" + decode(uri[5:]).lstrip("/") if uri.startswith("file:") else decode(uri)
-
-
-def _without_slash(path: str) -> str:
-    return path.rstrip("/")
 
 
 def described(spark: SparkSession, parts: Sequence[str]) -> tuple[schema.StructType, list[str], str | None, dict[str, str]]:

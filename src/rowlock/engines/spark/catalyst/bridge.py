@@ -155,7 +155,7 @@ class Catalyst:
     def ansi_cast(self, column: Column, wanted: DataType, *, lenient: bool = False) -> Column:
         """A value as another type; one that the type cannot hold raises (`lenient`: is null or cut), whatever the session says of ANSI."""
         value, type_ = self.column_of.expression(column._jc), self.data_type.fromJson(wanted.json())
-        return ClassicColumn(self.column_of.column(self.cast_to.apply(value, type_, self.none, not lenient)))
+        return self.column(self.cast_to.apply(value, type_, self.none, not lenient))
 
     def can_up_cast(self, actual: str, wanted: str) -> bool:
         """Whether Spark casts every value of a type to the other without loss; both as JSON."""
@@ -163,13 +163,13 @@ class Catalyst:
 
     def known_not_null(self, column: Column) -> Column:
         """A column whose values the caller knows not to be null."""
-        return ClassicColumn(self.column_of.column(self.not_null(self.column_of.expression(column._jc))))
+        return self.column(self.not_null(self.column_of.expression(column._jc)))
 
     def variant_bytes(self, column: Column) -> Column:
         """The bytes of a variant as a text, value and metadata; null where the variant is."""
         value, type_ = self.column_of.expression(column._jc), self.data_type.fromJson('"binary"')
         parts = (self.invoke(value, name, type_, self.nil, self.nil, True, True, True) for name in ("getValue", "getMetadata"))
-        return F.concat(*(F.hex(ClassicColumn(self.column_of.column(part))) for part in parts))
+        return F.concat(*(F.hex(self.column(part)) for part in parts))
 
     def hiding_last(self, frame: DataFrame) -> DataFrame:
         """The frame without its last column, which a query still finds by its name, as it finds Spark's `_metadata` of a scan."""

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-import orjson
 import pyspark.errors
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import AnalysisException as CapturedAnalysisException
@@ -102,20 +101,10 @@ def no_target(parts: Sequence[str], schema: StructType) -> Condition:
 
 
 def culprit(expression: JavaObject) -> str:
-    """The name of the non-deterministic function in an expression; the whole expression where it is not a known one."""
-    names = {
-        "Rand": "rand()",
-        "Randn": "randn()",
-        "Uuid": "uuid()",
-        "Shuffle": "shuffle()",
-        "MonotonicallyIncreasingID": "monotonically_increasing_id()",
-        "SparkPartitionID": "spark_partition_id()",
-    }
-    for node in orjson.loads(expression.toJSON()):
-        short = node.get("class", "").rsplit(".", 1)[-1]
-        if short in names:
-            return names[short]
-    return f"`{expression.sql()}`"
+    """The function in an expression that is not deterministic itself; as it was written where it is a user's."""
+    children = expression.children()
+    inner = next((c for n in range(children.size()) if not (c := children.apply(n)).deterministic()), None)
+    return culprit(inner) if inner is not None else f"`{expression.sql()}`" if "UDF" in class_name(expression) else f"{expression.prettyName()}()"
 
 
 _WIDER = {"Window": "a window function", "Generate": "a generator", "Aggregate": "an aggregate function"}

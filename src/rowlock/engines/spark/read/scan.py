@@ -17,7 +17,6 @@ import pyarrow as pa
 import xxhash
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
 from rowlock.caches import PATHS, VECTORS, Cache
@@ -319,7 +318,7 @@ def _is_alive(spark: SparkSession, bits: bytes) -> Column:
     numbers, _ = held or _bits.setdefault(key, (files.numbers(spark.sparkContext._jsc, bits, _IN_TASK_BYTES), len(bits)))
 
     def at(place: Column) -> Column:
-        return ClassicColumn(bridge.column_of.column(files.at(numbers, bridge.column_of.expression(place.cast("int")._jc))))
+        return bridge.column(files.at(numbers, bridge.column_of.expression(place.cast("int")._jc)))
 
     row = F.col(ROW_INDEX)
     block = at(F.col(_START) + F.least(F.shiftright(row, _BUCKET_BITS), F.col(_BUCKETS)))

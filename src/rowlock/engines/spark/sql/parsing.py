@@ -135,7 +135,7 @@ def identified(spark: SparkSession, plan: JavaObject) -> JavaObject:
 
     def made(held: JavaObject) -> JavaObject | None:
         try:
-            name = _first(_row_of(nodes, nodes.column(held.identifierExpr())))
+            name = _row_of(nodes, nodes.column(held.identifierExpr())).collect()[0][0]
         except AnalysisException:  # Spark says what is wrong with it
             return None
         return held.planBuilder().apply(_name(nodes, name), held.children()) if isinstance(name, str) else None
@@ -294,7 +294,7 @@ def _value(nodes: Nodes, expression: JavaObject, function: str, place: int) -> A
         named = {"argumentName": ("table", "starting", "ending")[min(place, 2)], "pos": place + 1, "functionName": function, "sqlExpr": expression.toString()}
         why = error_named("DELTA_CDC_NON_CONSTANT_ARGUMENT", **named)
         raise InvalidInput(f"{function} takes its arguments by their places, not by names", condition=why)
-    value = _first(_row_of(nodes, nodes.column(expression)))
+    value = _row_of(nodes, nodes.column(expression)).collect()[0][0]
     return value.isoformat() if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else value
 
 
@@ -308,7 +308,7 @@ def _within_view(nodes: Nodes, parts: list[str]) -> list[str]:
 def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.datetime:
     """The time that an expression stands for."""
     time = _row_of(nodes, F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")))
-    micros = _first(time) if (is_one := bool(analyzed(time).deterministic())) else None
+    micros = time.collect()[0][0] if (is_one := bool(analyzed(time).deterministic())) else None
     if micros is None:
         kind, what = ("INPUT", "this is no time") if is_one else ("NON_DETERMINISTIC", "this is another time whenever it is computed")
         condition = error_named(f"INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.{kind}", expr=f'"{expression.sql()}"')
@@ -319,8 +319,3 @@ def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.dateti
 def _row_of(nodes: Nodes, expression: Column) -> DataFrame:
     """One row with an expression that reads no column."""
     return local_frame(nodes.spark, pa.table({"one": ["1"]})).select().select(expression)
-
-
-def _first(frame: DataFrame) -> Any:
-    row = frame.first()
-    return None if row is None else row[0]

@@ -89,10 +89,8 @@ def _key(value: Column, t: T.DataType) -> Column:
         return value.cast("string")
     if isinstance(t, (T.FloatType, T.DoubleType)):
         return value.cast("double").cast("string")
-    if isinstance(t, T.StringType):
+    if isinstance(t, (T.StringType, T.BinaryType)):
         return F.hex(value.cast(T.BinaryType()))
-    if isinstance(t, T.BinaryType):
-        return F.hex(value)
     if isinstance(t, T.VariantType):
         return catalyst(SparkSession.active()).variant_bytes(value)  # JSON does not tell a date from its text, nor Spark's schema those in an array
     if isinstance(t, T.ArrayType):
@@ -100,8 +98,7 @@ def _key(value: Column, t: T.DataType) -> Column:
     if isinstance(t, T.MapType):
         return F.transform(F.map_entries(value), lambda e: F.struct(_key(e["key"], t.keyType).alias("k"), _key(e["value"], t.valueType).alias("v")))
     if isinstance(t, T.StructType):
-        fields = [_key(value.getField(f.name), f.dataType).alias(f"f{n}") for n, f in enumerate(t.fields)]
-        return F.when(value.isNotNull(), F.struct(*fields))
+        return F.when(value.isNotNull(), F.struct(*(_key(value.getField(f.name), f.dataType).alias(f"f{n}") for n, f in enumerate(t.fields))))
     return F.lit(None).cast("string") if isinstance(t, T.NullType) else value
 
 
