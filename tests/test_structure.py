@@ -23,7 +23,7 @@ BUDGETS = {
     "locks": 532,  # Leases and turns.
     "log": 2109,  # Snapshots out of storage, also of a table that is made again meanwhile, at any time (17); checkpoints and clean-up, also beside another process's (12).
     "maintenance": 2398,  # OPTIMIZE, VACUUM, RESTORE, checks and repair.
-    "parquet": 2198,  # Data files, read and written with pyarrow; damaged data files are named (3).
+    "parquet": 2201,  # Data files, read and written with pyarrow; damaged data files are named (3).
     "protocol": 6631,  # What the bytes in _delta_log mean; numbers of an identity column lie past those that its rows set themselves (6); what of a column a check or a generated column names, and so keeps its type (60); columns to have statistics are checked, and follow their names (40), and so are the words for features (8); a version in a path (11); what leads through no struct is named so, REPLACE COLUMNS drops (9); whether fields of structs go by name in an INSERT by position, and what they are called (26); what Spark casts without being asked (30); properties and features are named in any letters (10); nulls among what an operation was asked for (1); which properties may change beneath staged work, which conflict told (6); texts that are numbers, what column mapping left, kinds of vectors and old names of types (11).
     "storage": 3055,  # Object stores, the put-if-absent and the arbiters, which put no commit again that was in its place (4).
     "testing": 123,  # The public test kit.

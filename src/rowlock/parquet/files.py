@@ -38,20 +38,23 @@ def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) ->
     """Opens a data file; `size_bytes` is its size by the log, and is asked of the store if missing.  INT96 is read as microseconds, JSON as text.
 
     Raises CorruptLog where the file does not exist or is damaged, also while it is read, StorageError where it may not be read, and whatever `locate` raises.
+    What Arrow cannot hold (more than 2 GB of text in one piece) is no damage, and its ArrowInvalid passes.
     """
     where, name = locate(store, key)
     place = paths.join(where.root, name)
-    local = place.startswith("/")
+    local, is_open = place.startswith("/"), False
     try:
         with pq.ParquetFile(place if local else _source(where, name, size_bytes), coerce_int96_timestamp_unit="us", pre_buffer=not local, **_PLAIN) as source:
+            is_open = True
             yield source
     except (FileNotFoundError, NotFound):
         raise missing_file(store.root, key) from None
     except (pa.ArrowInvalid, OSError) as e:
         if isinstance(e, OSError) and e.errno:
             raise storage_error("read", store.root, key, e) from e
-        text = f"A data file cannot be read ({first_line(e)}): bring it back from a backup or an older object version"
-        raise CorruptLog(text, table=store.root, file=key) from e
+        if is_open and not isinstance(e, OSError):
+            raise
+        raise CorruptLog(f"A data file cannot be read ({first_line(e)}): bring it back from a backup or an older version", table=store.root, file=key) from e
 
 
 def num_rows(store: ObjectStore, key: str, size_bytes: int) -> int:

@@ -160,7 +160,7 @@ class _Mover:
             if at < end and start < after:
                 try:
                     yield from self._of_file(piece, max(0, start - at), end - at)
-                except pa.ArrowNotImplementedError as e:
+                except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as e:
                     raise Doubtful(str(e), "files that Arrow does not read") from e
             at = after
 

@@ -17,6 +17,7 @@ from rowlock.api.append import opened
 from rowlock.boundary.row_identity import columns_of
 from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature, VersionNotFound
 from rowlock.log.table_log import TableLog
+from rowlock.parquet.files import open_parquet
 from rowlock.protocol import deletion_vector as dv, names
 from rowlock.protocol.action_json import protocol_from
 from rowlock.protocol.actions import Protocol
@@ -258,6 +259,13 @@ def test_a_data_file_that_cannot_be_read_is_named(tmp_path: Path, damage: str) -
     with pytest.raises(CorruptLog, match=r"data file cannot be read.*backup") as e:
         table.rows()
     assert (e.value.table, e.value.file) == (table.path, "x.parquet")
+
+
+def test_what_arrow_cannot_hold_is_no_damage(tmp_path: Path) -> None:
+    """Statements leave such a file to Spark by this error."""
+    table = Made(tmp_path / "t")
+    with pytest.raises(pa.ArrowInvalid, match="offset overflow"), open_parquet(table.log.store, "x.parquet"):
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
 
 
 @pytest.mark.parametrize(
