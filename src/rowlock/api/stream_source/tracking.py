@@ -89,10 +89,10 @@ class TrackingLog:
             form, _, text = self._files.read(number).partition(b"\n")
             fields = orjson.loads(text)
             configuration, protocol = fields.get("tableConfigurations"), fields.get("protocolJson")
-            partitions = tuple(f["name"] for f in orjson.loads(fields["partitionSchemaJson"])["fields"])
-            newest = self._snapshot.metadata
-            metadata = replace(newest, id=str(fields["tableId"]), schema_string=str(fields["dataSchemaJson"]), partition_columns=partitions)
-            metadata = metadata if configuration is None else replace(metadata, configuration=configuration)
+            newest, partitions = self._snapshot.metadata, orjson.loads(fields["partitionSchemaJson"])["fields"]
+            columns = {"schemaString": str(fields["dataSchemaJson"]), "partitionColumns": [f["name"] for f in partitions]}
+            given = columns if configuration is None else {**columns, "configuration": configuration}
+            metadata = action_json.metadata_from({**action_json.metadata_json(newest), "id": str(fields["tableId"]), **given})
             shown = self._snapshot.protocol if protocol is None else action_json.protocol_from(orjson.loads(protocol)["protocol"])
             found = Tracked(int(fields["deltaCommitVersion"]), metadata, shown, str(fields["sourceMetadataPath"]), fields.get("previousMetadataSeqNum"))
         except (ValueError, KeyError, TypeError, AttributeError) as e:
