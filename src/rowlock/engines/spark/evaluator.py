@@ -38,9 +38,7 @@ from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import Vectors
 
-_OF_FRAME, _MOST_SHOWN = "__dataset_id", 64
-"""By what Spark marks a column with the number of the DataFrame that it was asked of, and of how many DataFrames a table knows the numbers."""
-
+_OF_FRAME, _MOST_SHOWN = "__dataset_id", 64  # by what Spark marks the columns of a DataFrame; how many of these a table knows
 _RESOLUTION_SETTINGS = (TIME_ZONE, "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of a session on which the meaning of an expression depends."""
 

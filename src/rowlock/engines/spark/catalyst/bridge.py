@@ -202,7 +202,7 @@ class Catalyst:
         `schema_json` is the table's Spark schema.  Arrow types must be those that Spark maps it to.
         """
         plan = self.frame_of(table, schema_json, session).queryExecution().analyzed()
-        if not is_local(plan):
+        if class_name(plan) != "LocalRelation":
             raise InvalidInput("Too many bytes for a relation on the driver; raise spark.sql.execution.arrow.localRelationThreshold")
         return self.local_node(attributes, plan.data(), False, self.none)
 
@@ -219,9 +219,9 @@ class Catalyst:
         """The rows of a plan over rows on the driver.  No job, unless the plan holds what only executors can run (a Python UDF)."""
         schema = plan.schema()
         optimized = self._computed(plan, session)
-        if not is_local(optimized):
+        if class_name(optimized) != "LocalRelation":
             optimized = self.dataset.ofRows(session, plan).queryExecution().optimizedPlan()
-        if not is_local(optimized):
+        if class_name(optimized) != "LocalRelation":
             return to_arrow(self.dataframe(plan, spark, session))
         rows = self.arrow.toBatchWithSchemaIterator(optimized.data().iterator(), schema, 64_000, 0, "UTC", False, False)
         if rows.hasNext():
@@ -281,11 +281,6 @@ def analyzed(frame: DataFrame) -> JavaObject:
 def unaliased(output: JavaObject) -> JavaObject:
     """The expression of an output without its name."""
     return output.child() if class_name(output) == "Alias" else output
-
-
-def is_local(plan: JavaObject) -> bool:
-    """Whether a plan is nothing but rows on the driver."""
-    return class_name(plan) == "LocalRelation"
 
 
 def to_arrow(df: DataFrame) -> pa.Table:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from rowlock import arguments, threads
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.versions import SCANS
-from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive
+from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive, module
 from rowlock.protocol.session_settings import PREFIX, SETTINGS, Settings
 
 _SETTINGS = {
@@ -81,7 +81,6 @@ _NAMES = re.compile(rf"(?<![\w.])(?:{re.escape(PREFIX)}[A-Za-z0-9_.\-]+|{'|'.joi
 """What is to be read: Delta's own settings, and those of Spark's that are for data files."""
 LAST_VERSION = "lastCommitVersionInSession"
 """What Rowlock sets itself after each commit."""
-_NONE = Settings()
 _process = os.getpid()
 
 
@@ -91,8 +90,6 @@ def settings_of(spark: Any) -> Settings:
     Two round trips where none is set.
     """
     found = _of_connect(spark) if is_connect(spark) else _of_classic(spark)
-    if not found:
-        return _NONE
     settings = Settings(found)
     for name, text in settings.without_effect().items():
         arguments.warn_once(text, name)
@@ -112,10 +109,16 @@ def _of_connect(spark: Any) -> dict[str, str]:
 
 def set_in(spark: Any, name: str, value: str | None) -> None:
     """Sets one of Delta's settings in a session, or unsets it."""
-    if value is None:
-        spark.conf.unset(PREFIX + name)
-    else:
-        spark.conf.set(PREFIX + name, value)
+    spark.conf.unset(PREFIX + name) if value is None else spark.conf.set(PREFIX + name, value)
+
+
+def make_known(spark: SparkSession) -> None:
+    """Tells Spark of Delta's settings, as delta-spark's JAR does: `spark.conf.get` gives the default of one that nobody set."""
+    spark_sql = module(catalyst(spark).jvm, "org.apache.spark.sql.internal.SQLConf$")
+    for s in SETTINGS.values():
+        if not s.name.endswith("*") and not spark_sql.containsConfigKey(s.whole_name):
+            setting = spark_sql.buildConf(s.whole_name).doc(s.description).stringConf()
+            setting.createOptional() if s.default is None else setting.createWithDefault(s.default)
 
 
 def session_of_process() -> Any:

@@ -28,6 +28,7 @@ from rowlock.engines.spark.catalyst.bridge import catalyst, entries
 from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_of
 from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
+from rowlock.engines.spark.session.settings import make_known
 from rowlock.engines.spark.sql.commands import HARMLESS
 from rowlock.engines.spark.sql.parsing import identified, start_callback_server
 from rowlock.engines.spark.sql.streams import still, stop_at_exit
@@ -235,6 +236,8 @@ def enable(spark: SparkSession, answers: Answers) -> None:
         serves_delta(spark)
     if is_enabled(spark):
         return
+    if not beside:
+        make_known(spark)
     classes.load("streams", "scans", *version.sources, "rowlock-beside" if beside else "rowlock")
     _connect(spark, classes, answers)
     catalyst(spark).scans = catalyst(spark).jvm.rowlock.Scans
