@@ -27,7 +27,7 @@ from rowlock.exceptions import InvalidInput, SchemaMismatch, refuse
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.paths import path_of
-from rowlock.protocol.schema import StructType, dotted, quote, unresolved_column
+from rowlock.protocol.schema import StructType, dotted, parse_schema, quote, unresolved_column
 from rowlock.protocol.schema_fit import goes_by_name, named_by_place
 from rowlock.transaction.state.call import settings
 
@@ -117,7 +117,7 @@ def fitted(
         given = [replace(f, name=n) for f, n in zip(columns_of_frame(rows).fields, names, strict=True)]
         if not by_name:
             given = [f if (at := head.schema.find(f.name)) is None else replace(f, type=named_by_place(f.type, at.type)) for f in given]
-        head = replace(head, metadata=widened_metadata(head, StructType(tuple(given))))
+        head = replace(head, metadata=(wider := widened_metadata(head, StructType(tuple(given)))), schema=parse_schema(wider.schema_string, head.table))
     schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
