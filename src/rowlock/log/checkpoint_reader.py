@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log import frames, struct_stats
-from rowlock.protocol import action_json, names
+from rowlock.protocol import action_json, arrays, names
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.arrow_types import legacy_calendars
 from rowlock.protocol.names import LogFile
@@ -52,8 +52,7 @@ def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_onl
         _read_file(store, file.key, state, wanted)
     for sidecar in state.sidecars:
         _read_file(store, names.sidecar_key(sidecar), state, wanted)
-    _check_vectors(state, store.root, files)
-    _keep_one_per_path(state)
+    _keep_one_per_path(state, twice=_has_twice(state, store.root, files))
     return state
 
 
@@ -68,23 +67,33 @@ def sidecars_of(store: ObjectStore, checkpoint: Sequence[LogFile]) -> set[str]:
     return {names.sidecar_key(name) for name in state.sidecars}
 
 
-def _keep_one_per_path(state: CheckpointState) -> None:
+def _keep_one_per_path(state: CheckpointState, *, twice: bool) -> None:
     """Keeps one entry per path: other writers may have added one file under two spellings, which commit replay treats as one file too."""
-    if any(frame.column("log_path").null_count < frame.num_rows for frame in state.frames):
+    if twice or any(frame.column("log_path").null_count < frame.num_rows for frame in state.frames):
         last = {path: (n, at) for n, frame in enumerate(state.frames) for at, path in enumerate(frame.column("path").to_pylist())}
         if len(last) < sum(frame.num_rows for frame in state.frames):
             retained = [[at for k, at in last.values() if k == n] for n in range(len(state.frames))]
             state.frames = [frame.take(pa.array(sorted(rows), pa.int64())) for frame, rows in zip(state.frames, retained, strict=True) if rows]
 
 
-def _check_vectors(state: CheckpointState, root: str, files: Sequence[LogFile]) -> None:
-    """Raises CorruptLog where a path has two entries with different deletion vectors, as after a writer that did not remove the one before: the order here says nothing."""
+def _has_twice(state: CheckpointState, root: str, files: Sequence[LogFile]) -> bool:
+    """Whether a path with a deletion vector has two entries that say the same, which delta-spark takes for one.
+
+    Raises CorruptLog where their vectors differ, as after a writer that did not remove the entry before: the order here says nothing.
+    """
     paths, kinds = (pa.chunked_array([f.column(name) for f in state.frames], pa.string()) for name in ("path", "dv_type"))
-    counts: Any = paths.filter(pc.is_in(paths, value_set=marked)).value_counts() if len(marked := paths.filter(kinds.is_valid())) else []
-    if len(counts) and pc.max(counts.field("counts")).as_py() > 1:
-        twice = next(one["values"] for one in counts.to_pylist() if one["counts"] > 1)
-        text = f"the checkpoint holds {twice} twice, and not which of its deletion vectors is newer: delete the checkpoint where the commits before it are there, which say it"
+    if kinds.null_count:  # else all are asked for as they lie: copies of a million paths take 100 MB each
+        paths = paths.filter(pc.is_in(paths, value_set=paths.filter(kinds.is_valid())))
+    if pc.count_distinct(paths).as_py() == len(paths):
+        return False
+    counts: Any = paths.value_counts()
+    twice = counts.field("values").filter(pc.greater(counts.field("counts"), arrays.scalar(1, pa.int64())))
+    hits = (add for f in state.frames for add in frames.to_adds(f.filter(pc.is_in(f.column("path"), value_set=twice))))
+    vectors: dict[str, str | None] = {}
+    if other := next((a.path for a in hits if vectors.setdefault(*a.key) != a.key[1]), None):
+        text = f"the checkpoint holds {other} twice, and not which of its deletion vectors is newer: delete the checkpoint where the commits before it are there, which say it"
         raise CorruptLog(text, table=root, version=files[0].version, file=files[0].key)
+    return True
 
 
 def _read_file(store: ObjectStore, key: str, state: CheckpointState, wanted: str, size_bytes: int = 0) -> None:

@@ -16,6 +16,7 @@ from rowlock import clock
 from rowlock.api.append import opened
 from rowlock.boundary.row_identity import columns_of
 from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature, VersionNotFound
+from rowlock.limits import limited
 from rowlock.log.table_log import TableLog
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol import deletion_vector as dv, names
@@ -241,6 +242,17 @@ def test_two_entries_of_one_path_in_a_checkpoint_are_damage(tmp_path: Path, turn
     (tmp_path / "t" / json).write_bytes(b"\n".join(map(orjson.dumps, lines)))
     with pytest.raises(CorruptLog, match=r"holds x\.parquet twice"):
         table.log.latest()
+
+
+@pytest.mark.parametrize("spelled", ["x.parquet", "%78.parquet"])
+def test_an_entry_that_a_checkpoint_holds_twice_counts_once(tmp_path: Path, spelled: str) -> None:
+    """delta-spark takes entries of one path and one vector for one file.  Many files are held as frames, whose paths must differ."""
+    table = Made(tmp_path / "t", protocol=_VECTORS)
+    entry = {"path": "x.parquet", "size": table.first["size"], "deletionVector": inline(0)}
+    table.checkpoint(entry, {**entry, "path": spelled})
+    with limited(changed_files=0):
+        assert table.rows() == [{"a": 2}]
+        assert len(table.log.latest().files) == 1
 
 
 # ---- data files and partition values ----------------------------------------------------------
