@@ -247,7 +247,9 @@ class Nodes:
         return str(self.option(given.provider()) or self.spark.conf.get("spark.sql.sources.default", "parquet"))
 
     def type_of(self, said: JavaObject) -> DataType:
-        """A type of a statement.  Its SQL would not do: what TIMESTAMP is, spark.sql.timestampType says."""
+        """A type of a statement.  Its SQL would not do: what TIMESTAMP is, spark.sql.timestampType says.  The JSON of Spark 4.0 lacks collations."""
+        if " COLLATE " in (text := str(said.sql())).upper():
+            return parse_type(text)
         held = str(said.json())
         return _parse_datatype_json_string(as_varchar(held) if char_is_varchar(self.spark) else held)
 
