@@ -121,9 +121,10 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
     """The rows of a file that no deletion vector marks."""
     try:
         rows = read_file(state.store, file, snapshot, wanted, time_zone=zone)
-    except Doubtful as e:
+    except (Doubtful, pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:  # by which Arrow names damage, and what is too much for it
         text = f"what Spark would read of file {file.path} is not certain without it: {e}; use rowlock.read(spark, path)"
-        raise UnsupportedFeature(text, feature=e.feature, access="read", table=snapshot.table, version=snapshot.version) from None
+        feature = getattr(e, "feature", "files that Arrow does not read")
+        raise UnsupportedFeature(text, feature=feature, access="read", table=snapshot.table, version=snapshot.version) from None
     dead = state.vectors.of(file)
     if not dead:
         return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +272,25 @@ def test_a_data_file_that_cannot_be_read_is_named(tmp_path: Path, damage: str) -
     with pytest.raises(CorruptLog, match=r"data file cannot be read.*backup") as e:
         table.rows()
     assert (e.value.table, e.value.file) == (table.path, "x.parquet")
+
+
+def test_a_file_of_which_arrow_says_itself_that_it_is_wrong_is_named(tmp_path: Path) -> None:
+    """Arrow says that a number is not in the dictionary by the same error by which it says that a file holds too much for it."""
+    table = Made(tmp_path / "t")
+    place = tmp_path / "t" / "x.parquet"
+    body = place.read_bytes()
+    for at in range(4, len(body)):
+        place.write_bytes(body[:at] + bytes([body[at] ^ 255]) + body[at + 1 :])
+        with suppress(OSError, pa.ArrowInvalid), pq.ParquetFile(place) as source:
+            try:
+                source.read()
+            except pa.ArrowInvalid:
+                break
+    else:
+        pytest.fail("no damage gives ArrowInvalid")
+    with pytest.raises(UnsupportedFeature, match=r"file x\.parquet is not certain.*rowlock\.read") as e:
+        table.rows()
+    assert (e.value.table, e.value.feature) == (table.path, "files that Arrow does not read")
 
 
 def test_what_arrow_cannot_hold_is_no_damage(tmp_path: Path) -> None:
