@@ -195,7 +195,7 @@ class _Verdict:
         by_version = [{c.version: c for c in log.commits} for log in self._logs]
         for o in self._outcomes:
             at = sorted(place for t in o.txn_ids for place in self._places.get(t, ()))
-            expired = self._plan.night_s > 0 and o.action.kind == "travel together" and "is not there" in str(o.error)
+            expired = self._plan.night_s > 0 and o.action.kind.startswith("travel") and "is not there" in str(o.error)
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not expired):
                 self._report(f"{o.name} met an error that is no part of the API: {type(o.error).__name__}: {o.error}")
             if o.status in ("failed", "nothing") and at:
