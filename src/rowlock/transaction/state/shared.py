@@ -71,10 +71,8 @@ class Vectors:
         return BitMap64() if file.deletion_vector is None else self._read(file, file.deletion_vector, any_cardinality=True)
 
     def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor, *, any_cardinality: bool = False) -> BitMap64:
-        if not descriptor.cardinality and not (
-            any_cardinality and descriptor.size_bytes
-        ):  # delta-spark does not look at one that marks nothing: it may have no bytes
-            return BitMap64()
+        if not descriptor.cardinality and not (any_cardinality and descriptor.size_bytes):
+            return BitMap64()  # delta-spark does not look at one that marks nothing: it may have no bytes
         key = None
         try:
             if (key := descriptor.path) is None:

@@ -26,7 +26,6 @@ from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.physical import names_in_files
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.char_varchar import KEY
@@ -181,7 +180,7 @@ class Scanner:
         values = {n: (t, pa.array([value_of(f) for f in files], _ARROW[type(t)])) for n, (t, value_of) in constants.items()}
         for field in schema.fields:
             if field.name in snapshot.metadata.partition_columns and not isinstance(field.dataType, NullType):
-                key = names_in_files(snapshot)[field.name]
+                key = _physical_field(field, mode).name
                 values[key] = (bare(field.dataType), pa.array([f.partition_values.get(key) or None for f in files], pa.string()))
         bits = None
         if dead:
@@ -196,7 +195,7 @@ class Scanner:
             return F.lit(None).alias(f.name)
         mode = column_mapping_mode(snapshot.metadata.configuration)
         if f.name in snapshot.metadata.partition_columns:
-            value = padded(F.col(quote(names_in_files(snapshot)[f.name])), f)
+            value = padded(F.col(quote(_physical_field(f, mode).name)), f)
             return marked(value if f.nullable else catalyst(self.spark).known_not_null(value), f)
         (held,) = without_void(StructType([f])).fields
         physical = _physical_field(held, mode)
