@@ -279,9 +279,9 @@ class TableChange:
         return not (self.added or self.lost or self.retyped or self.moved)
 
     def affects(self, columns: Iterable[str]) -> bool:
-        """Whether any of these columns (by their old names), or a field in one, was dropped, renamed or retyped."""
+        """Whether any of these columns (by their old names), or a field in one, was dropped or renamed."""
         given = tuple(columns)
-        return any(name == c or name.startswith(f"{c}.") for name in (*self.lost, *self.retyped) for c in given)  # a column's own name may have a dot
+        return any(name == c or name.startswith(f"{c}.") for name in self.lost for c in given)  # a column's own name may have a dot
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from rowlock.protocol.schema import PrimitiveType, StructField, StructType, sche
 def test_rows_for_a_column_that_is_gone(name: str, columns: tuple[str, ...], takes: bool) -> None:
     """I9: a column whose own name has a dot is not taken for a field of another."""
     assert TableChange(lost=(name,)).affects(columns) is takes
-    assert TableChange(retyped=(name,)).affects(columns) is takes
 
 
 @pytest.mark.parametrize("bound", [False, True])

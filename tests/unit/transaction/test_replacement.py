@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import rowlock
-from rowlock.engines.appends.engine import stage_rows
-from rowlock.exceptions import ConcurrentDeleteReadException, CorruptLog, DeltaConcurrentModificationException
+from rowlock.engines.appends.engine import ArrowEngine, stage_rows
+from rowlock.exceptions import ConcurrentDeleteReadException, CorruptLog, DeltaConcurrentModificationException, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
 from rowlock.storage import LocalStore
-from rowlock.transaction.definition import creation
+from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.definition.replacement import overwrite_schema, replace_table
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
@@ -189,3 +189,34 @@ def test_who_reads_a_new_table_before_its_creator_goes_on_reads_on(tmp_path: Pat
     with use_observer(Reader()):
         creation.create(state, schema_json(Rows(tmp_path, "id").schema))
     assert [snapshot.chain for snapshot in read] == [state.refresh().chain]
+
+
+LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param([StructField("b", LONG, False)], id="must be given"),
+        pytest.param([StructField("b", TEXT)], id="of another type"),
+        pytest.param([], id="gone, and later of another type"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_rows_without_a_column_are_staged_again_where_it_was_replaced(tmp_path: Path, left: list[StructField], mode: str) -> None:
+    """I3, I9: their files hold it with nulls, by the type that it had: nobody could read it, or a NOT NULL column would hold a null."""
+    rowlock.append(path := str(tmp_path), pa.table({"id": [1]}), properties={"delta.columnMapping.mode": mode})
+    state = state_of(LocalStore(tmp_path))
+    alteration.add_columns(state, ArrowEngine(state.store), [StructField("b", LONG)])
+    if left and not left[0].nullable:
+        overwrite_schema(state, StructType((StructField("id", LONG),)), (), lambda draft, head: ([], []))
+    schema = StructType((StructField("id", LONG), *left))
+    with use_observer(Once(lambda: overwrite_schema(state, schema, (), lambda draft, head: ([], [])))):
+        if left and not left[0].nullable:
+            with pytest.raises(SchemaMismatch, match="NOT NULL"):
+                rowlock.append(path, pa.table({"id": [2]}))
+            return
+        rowlock.append(path, pa.table({"id": [2]}))
+    if not left:
+        alteration.add_columns(state, ArrowEngine(state.store), [StructField("b", TEXT)])
+    assert rowlock.to_arrow(path).to_pylist() == [{"id": 2, "b": None}]

@@ -31,6 +31,7 @@ from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.column_values import goes_back
 from rowlock.protocol.features import check_writable
 from rowlock.transaction.publish import outcome
@@ -273,14 +274,14 @@ def check_still_fits(txn: Pending, winners: list[Commit], head: Snapshot) -> Non
     if head.metadata == txn.read.metadata:
         return
     change = table_change(txn.read.metadata, head.metadata, head.protocol)
-    if change.is_empty or _can_be_kept(txn, change):
+    if change.is_empty or _can_be_kept(txn, change, head):
         return
     winner = next((w for w in reversed(winners) if w.metadata is not None), winners[-1]) if winners else None
     text = f"Another commit changed the table's definition while this transaction was staged: {', '.join(change.names)}."
     raise fail_policy.error_of(txn, conflict_with(winner or Commit(head.version), "metadata", columns=change.names, what=text))
 
 
-def _can_be_kept(txn: Pending, change: TableChange) -> bool:
+def _can_be_kept(txn: Pending, change: TableChange, head: Snapshot) -> bool:
     """Whether staged work stays valid after the change, once `adapt` has been applied."""
     if any(key != APPEND_ONLY for key in change.other):  # appendOnly does not concern a transaction that only adds rows; others were refused before
         return False
@@ -288,11 +289,10 @@ def _can_be_kept(txn: Pending, change: TableChange) -> bool:
         return False
     if change.same_columns or (txn.is_lockless and not change.retyped):
         return True
-    if txn.reads_table:
+    # Files of appends have the columns that their rows lack, too: of the former type, also where one of the name comes again with another.
+    if txn.reads_table or change.retyped or (change.lost and not is_mapped(head.metadata.configuration)):
         return False
-    if all(s.kind == "append" for s in txn.program):
-        return not any(change.affects(s.sets) for s in txn.program)
-    return all(s.kind == "move" for s in txn.program) and not change.retyped
+    return all(s.kind == "move" or (s.kind == "append" and not change.affects(s.sets)) for s in txn.program)
 
 
 def _hides_images(program: Program) -> bool:
