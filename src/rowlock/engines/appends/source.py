@@ -51,26 +51,24 @@ class Streamed:
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self.schema = reader.schema
-        self._reader: pa.RecordBatchReader | None = reader
-        self._kept: list[pa.Table] | None = []
+        self._reader, self._is_taken = reader, False
+        self._kept, self._left_bytes = list[pa.Table](), limits().stream_kept_bytes
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows, piece by piece; the second time those that were kept.
+        """The rows, piece by piece; where they are asked for again, those that were kept, and then what is left of the stream.
 
         Raises InvalidInput where the stream was read for another append, or would have to be read a second time and was too large to be kept.
         """
-        if self._reader is None:
-            if self._kept is None:
-                text = "The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table"
-                raise InvalidInput(text)
-            yield from self._kept
-            return
-        reader, self._reader, kept_bytes = _taken(self._reader), None, 0
-        for batch in reader:
+        if not self._is_taken:
+            self._reader, self._is_taken = _taken(self._reader), True
+        if self._left_bytes < 0:
+            text = "The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table"
+            raise InvalidInput(text)
+        yield from self._kept
+        for batch in self._reader:
             table = pa.Table.from_batches([batch])
-            kept_bytes += table.nbytes
-            if self._kept is not None:
-                self._kept = [*self._kept, table] if kept_bytes <= limits().stream_kept_bytes else None
+            self._left_bytes -= table.nbytes
+            self._kept = [*self._kept, table] if self._left_bytes >= 0 else []
             yield table
 
 

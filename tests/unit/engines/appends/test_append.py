@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -18,12 +19,14 @@ from rowlock.engines.appends.engine import ArrowEngine, _Writer, stage_rows
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.protocol import names, row_tracking
 from rowlock.protocol.actions import CommitInfo, Protocol
+from rowlock.protocol.column_values import identity_metadata
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField, StructType, schema_json
 from rowlock.storage.local import LocalStore
 from rowlock.storage.open import open_store
 from rowlock.storage.store import Unknown
 from rowlock.transaction.definition import alteration, creation
+from rowlock.transaction.definition.replacement import overwrite_schema
 from rowlock.transaction.state.phases import Observer, use_observer
 from support.appends import commit, create, data_files, info, numbers, rows
 from support.turning_down import turn_down
@@ -288,6 +291,22 @@ def test_a_reader_that_was_refused_unread_may_be_given_again(path: str) -> None:
     rowlock.append(path, stream, app_id="loader", app_version=1)  # is there already
     rowlock.append(path + "2", stream)
     assert rows(path + "2") == [(1,)]
+
+
+@pytest.mark.usual_limits("it reads a stream again")
+def test_a_stream_of_which_a_part_was_read_is_read_on_where_its_rows_are_staged_again(path: str) -> None:
+    """I2: before, what was left of it was not appended, in silence: here an identity column was replaced while its numbers were being reserved."""
+    state, schema = opened(path), StructType((ID, StructField("v", PrimitiveType("long"))))
+    creation.create(state, schema_json(StructType((replace(ID, metadata=identity_metadata(1, 1, by_default=False)), schema.fields[1]))))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for n in range(4):
+            if n == 1:
+                overwrite_schema(state, schema, (), lambda draft, head: ([], []))
+            yield pa.record_batch({"v": pa.array([n])})
+
+    rowlock.append(path, pa.RecordBatchReader.from_batches(pa.schema([("v", pa.int64())]), batches()))
+    assert rows(path) == [(None, n) for n in range(4)]
 
 
 class Once(Observer):
