@@ -11,9 +11,11 @@ import pytest
 from model.lockless.conformance import CASES, Scale, case_ids
 from model.lockless.host import KEYS_AT_START, LOCKLESS, Host, MemoryHost
 from model.lockless.model import as_table, replayed
+from model.schedules.in_memory import InMemory
 from rowlock import clock
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.storage.memory import MemoryStore
+from rowlock.transaction.definition import alteration
 
 ENGINES: dict[str, dict[str, Any]] = {"vectors": {}, "files": {"spill_rows": 1}, "copy on write": {"override": {"delta.enableDeletionVectors": "false"}}}
 ALIKE = pytest.mark.soak("appends change no row, whichever way rows are changed", ci=True)
@@ -101,6 +103,22 @@ def test_a_merged_row_that_breaks_a_constraint_is_dropped_and_told() -> None:
     told = a.commit(session)
     assert sorted(map(tuple, a.rows())) == [(1, 8, 0), (2, 0, 9), (3, 8, 0)]
     assert [o[1:] for o in told["overwritten"]] == [["dropped", ["a"], first["version"]]]
+
+
+def test_a_new_constraint_is_asked_of_the_merged_rows() -> None:
+    """Others mended a row, and forbade what it had been: the staged image of before is nobody's row."""
+    store = MemoryStore(f"memory://{clock.new_id()}")
+    a, b = MemoryHost(store), MemoryHost(store)
+    a.create("k long, a long, b long", LOCKLESS)
+    a.do("APPEND (1, -1, 0), (2, -1, 0)")
+    session = a.begin()
+    a.run(session, "UPDATE SET b = 5 WHERE k <= 2")
+    b.do("UPDATE SET a = 1 WHERE k = 1")
+    b.do("DELETE WHERE k = 2")
+    world = InMemory(store=store)
+    alteration.add_constraint(world.state, world.engine, "positive", "a > 0")
+    a.commit(session)
+    assert a.rows() == [[1, 1, 5]]
 
 
 def test_a_winner_that_did_not_keep_row_ids_is_a_conflict() -> None:

@@ -79,6 +79,7 @@ def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: 
         else:
             staged = _rebase_rows(txn, attempt, winners, head, rewritten)
             staged = replace(staged, effects=adapt(txn, staged.effects, head))
+        _check_rows(txn, staged.effects, head)
     attempt.rounds += 1
     return replace(staged, read=head, base=txn.view(head), passed=(*txn.staged.passed, *winners) if staged.unseen else ())
 
@@ -282,7 +283,7 @@ def check_still_fits(txn: Pending, winners: list[Commit], head: Snapshot) -> Non
 
 
 def _can_be_kept(txn: Pending, change: TableChange, head: Snapshot) -> bool:
-    """Whether staged work stays valid after the change, once `adapt` has been applied."""
+    """Whether staged work stays valid after the change, once `adapt` and `_check_rows` have been applied."""
     if any(key != APPEND_ONLY for key in change.other):  # appendOnly does not concern a transaction that only adds rows; others were refused before
         return False
     if change.checked and _hides_images(txn.program):
@@ -302,20 +303,18 @@ def _hides_images(program: Program) -> bool:
 
 
 def adapt(txn: Pending, effects: Effects, head: Snapshot) -> Effects:
-    """Converts the effects to the head's columns, and checks every staged row against constraints that winners added.
-
-    Raises ConstraintViolated, as a run at the head would.
-    """
-    if head.metadata == txn.read.metadata or txn.metadata is not None:
+    """Converts the effects to the head's columns."""
+    if head.metadata == txn.read.metadata or txn.metadata is not None or table_change(txn.read.metadata, head.metadata, head.protocol).same_columns:
         return effects
-    change = table_change(txn.read.metadata, head.metadata, head.protocol)
-    engine, blocks = txn.table.engine, effects.blocks
-    if not change.same_columns:
-        blocks = tuple(engine.adopt(b, before=txn.read, after=head) for b in blocks)
-        effects = replace(effects, blocks=blocks, assigned=_renamed(effects.assigned, txn.read, head))
-    if change.checked and txn.data_change:
-        engine.check([b for b in blocks if b.kind != "matched"], snapshot=head)
-    return effects
+    blocks = tuple(txn.table.engine.adopt(b, before=txn.read, after=head) for b in effects.blocks)
+    return replace(effects, blocks=blocks, assigned=_renamed(effects.assigned, txn.read, head))
+
+
+def _check_rows(txn: Pending, effects: Effects, head: Snapshot) -> None:
+    """Raises ConstraintViolated, as a run at the head would, where a staged row breaks a constraint that winners added."""
+    added = txn.metadata is None and txn.data_change and head.metadata != txn.read.metadata
+    if added and table_change(txn.read.metadata, head.metadata, head.protocol).checked:
+        txn.table.engine.check([b for b in effects.blocks if b.kind != "matched"], snapshot=head)
 
 
 def _renamed(assigned: Sequence[Assigned], before: Snapshot, after: Snapshot) -> tuple[Assigned, ...]:
