@@ -13,6 +13,8 @@ from model.schedules.play import schema_string
 from rowlock.api.stream_source.tracking import Tracked, TrackingLog
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.storage import MemoryStore
 
 
 class Files:
@@ -60,3 +62,11 @@ def test_what_is_no_entry_is_named(changes: dict[str, Any]) -> None:
     entry = Tracked(0, snapshot.metadata, snapshot.protocol, "there", None)
     with pytest.raises(InvalidInput, match=r"_schema_log/0 is no entry of a stream's schema log"):
         TrackingLog(kept(entry, **changes), snapshot)  # type: ignore[arg-type]
+
+
+def test_an_entry_outlives_the_commit_that_it_is_of() -> None:
+    """A query whose table's log was cleaned up since its columns last changed could not be started again."""
+    snapshot = table()
+    log = TrackingLog(kept(Tracked(0, snapshot.metadata, snapshot.protocol, "there", None)), snapshot)  # type: ignore[arg-type]
+    log.merge(TableLog(MemoryStore()), 3)
+    assert log.current is not None and log.current.version == 0

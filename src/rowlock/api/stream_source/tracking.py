@@ -128,8 +128,8 @@ class TrackingLog:
             return
         merged = self.current
         for version in range(self.current.version, newest + 1):
-            commit = log.commits(version - 1, version)[0]
-            if commit.adds or commit.removes or commit.cdc or (commit.metadata is None and commit.protocol is None):
+            commit = log.read_commit(version)  # None where the log was cleaned up since
+            if commit is None or commit.adds or commit.removes or commit.cdc or (commit.metadata is None and commit.protocol is None):
                 break
             merged = replace(merged, version=version, metadata=commit.metadata or merged.metadata, protocol=commit.protocol or merged.protocol)
         if merged.version != self.current.version:
