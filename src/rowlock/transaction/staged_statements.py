@@ -86,6 +86,7 @@ class StagedStatements(Single):
         else:
             engine, vectors = txn.table.statement_engine, self.state.vectors
             self._files = file_actions(txn.effects, head, engine=engine, vectors=vectors, staging=txn.staging, data_change=txn.data_change)
+        txn.check_files()
         self.attempt.attempts += 1
 
     @property

@@ -70,6 +70,7 @@ class Member:
         """Writes its data files for the schema of its base; files that are written already are used again."""
         with self.txn.watch.time("write"):
             self.adds = staged_adds(self.txn.effects, self.txn.base, engine=self.txn.table.engine, staging=self.txn.staging)
+            self.txn.check_files()
 
     def follow(self, head: Snapshot) -> bool:
         """Moves the member to the head.  False where it is over: committed already, or failed."""

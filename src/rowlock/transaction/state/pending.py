@@ -142,10 +142,13 @@ class Pending:
         return self.staged.effects
 
     def rebased(self, staged: Staged) -> None:
-        """Takes the outcome of a rebase; the same value where there was nothing to rebase over.
+        """Takes the outcome of a rebase; the same value where there was nothing to rebase over."""
+        if staged is not self.staged:
+            self.staged = staged
+            self.phase("rebased")
 
-        Raises ConcurrentWriteException where VACUUM has deleted a file that was written for the transaction long ago.
-        """
+    def check_files(self) -> None:
+        """Raises ConcurrentWriteException where VACUUM has deleted a file that was written for the transaction long ago."""
         long_ago = clock.now_ms() - _LONG_MS
         old = [f.add.path for files in (self.staging.files, *self.staging.copies.values()) for f in files if f.add.modification_time_ms < long_ago]
         for path, size in zip(old, threads.side_by_side(self.state.store.head, old, limits().request_threads), strict=True):
@@ -153,9 +156,6 @@ class Pending:
                 text = f"{path}, which was written for this transaction, is gone: VACUUM took it for the file of a job that failed. Nothing was committed."
                 remedy = "Run the statement again; a longer delta.deletedFileRetentionDuration leaves statements more time."
                 raise ConcurrentWriteException(text, table=self.table.path, remedy=remedy)
-        if staged is not self.staged:
-            self.staged = staged
-            self.phase("rebased")
 
     def fails(self) -> bool:
         """Marks the transaction as failed.  Whether it is the first failure: one transaction is accounted for once."""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import rowlock
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
+from rowlock.boundary.engine import Statement
+from rowlock.engines.appends.engine import ArrowEngine, stage_rows
 from rowlock.exceptions import ConcurrentWriteException
+from rowlock.parquet.blocks import file_block
+from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
-from rowlock.transaction.transaction import Transaction
+from rowlock.transaction.state.shared import state_of
+from rowlock.transaction.transaction import Options, Table, Transaction
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run, statements_of
 
@@ -66,3 +74,19 @@ def test_a_file_that_vacuum_deleted_before_the_last_put_is_not_committed(later: 
     else:
         txn.commit("WRITE", {})
         assert len(world.rows()) == (3 if script.startswith("APPEND") else 2)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_file_that_vacuum_deleted_before_the_first_put_is_not_committed(later: Later, tmp_path: Path, alone: bool) -> None:
+    """As of rows that are in files when they are staged, and of a transaction that is left open for long; together with others and alone."""
+    store = LocalStore(tmp_path)
+    rowlock.append(str(tmp_path), pa.table({"k": [1]}))
+    table = Table(state_of(store).log, ArrowEngine(store), state=state_of(store))
+    txn = table.begin(Options(group_commit=not alone))
+    files = stage_rows(store, txn.base, [pa.table({"k": [2]})], lambda rows: rows)
+    txn.execute(Statement("append", [file_block("appended", 0, files)], sets=("k",)))
+    later.ahead_ms = 2 * 3_600_000
+    store.delete(files[0].path)
+    with pytest.raises(ConcurrentWriteException, match="Nothing was committed"):
+        txn.commit("WRITE", {})
+    assert rowlock.to_arrow(str(tmp_path)).to_pylist() == [{"k": 1}]
