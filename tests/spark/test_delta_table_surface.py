@@ -465,6 +465,24 @@ def test_merge_of_columns_named_alike_without_aliases_is_ambiguous(four, same, t
         four.merge(same, "key = key").whenMatchedUpdateAll().execute()
 
 
+@pytest.mark.parametrize("clause", ["whenMatchedUpdateAll", "whenNotMatchedInsertAll"])
+def test_a_source_with_two_columns_of_one_name(spark, four, table_path, clause):
+    """Spark refuses the name that is ambiguous; where it heeds case the column of just the table's name is meant."""
+    merge = getattr(four.alias("t").merge(spark.sql("SELECT 'a' key, 7 VALUE, 8 value").alias("s"), "t.key = s.key AND s.key = 'a'"), clause)()
+    with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"), unchanged(table_path):
+        merge.execute()
+
+
+def test_a_source_with_two_columns_that_differ_by_case(spark, four, table_path):
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        source = spark.sql("SELECT * FROM VALUES ('a', 7, 8), ('z', 7, 9) AS v(key, VALUE, value)")
+        four.alias("t").merge(source.alias("s"), "t.key = s.key").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert read(spark, table_path) == [("a", 8), ("b", 2), ("c", 3), ("d", 4), ("z", 9)]
+
+
 def test_merge_from_the_table_itself(spark, four, table_path):
     source = four.toDF().where("value < 3").selectExpr("key", "value + 100 as value")
     four.alias("t").merge(source.alias("s"), "t.key = s.key").whenMatchedUpdateAll().whenNotMatchedBySourceDelete("t.value = 4").execute()

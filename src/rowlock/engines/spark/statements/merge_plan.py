@@ -12,6 +12,7 @@ a wider type is taken where the table has type widening on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,7 +50,7 @@ from rowlock.engines.spark.statements.sources import Source, frame_of_now, pin, 
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import predicates as ir
-from rowlock.protocol.schema import RESERVED_PREFIX, ROW_INDEX, ColumnPath, StructType, column_path, reserved_names
+from rowlock.protocol.schema import RESERVED_PREFIX, ROW_INDEX, ColumnPath, StructType, column_path, quote, reserved_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,13 +334,15 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     """The assignments of UPDATE SET * or INSERT *: each target column from the source column of the same name.
 
     With `lenient` only columns that the source has.  A generated or identity column that the source lacks is left out, and made.
-    Raises SchemaMismatch.
+    Raises SchemaMismatch; Spark's AnalysisException where the source has two columns of one name.
     """
     plan = analyzed(resolver.frame).child() if resolver.draws else analyzed(resolver.frame)
-    by_name: dict[str, JavaObject] = {}
+    by_name: dict[str, dict[str, JavaObject]] = {}
     for attribute in resolver.bridge.list((plan if insert else plan.right()).output()):
-        by_name.setdefault(str(attribute.name()).lower(), attribute)
-    names = tables.schema.names
+        by_name.setdefault((name := str(attribute.name())).lower(), {}).setdefault(name, attribute)
+    names, times = tables.schema.names, Counter(c.lower() for c in source.columns)
+    if twice := [quote(n) for n in names if times[n.lower()] > 1]:
+        source.select(*twice)  # Spark refuses what is ambiguous
     if lenient:
         names = [n for n in names if n.lower() in by_name]
     computed = tables.made
@@ -349,7 +352,7 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
         text = f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}"
         condition = named("DELTA_MERGE_UNRESOLVED_EXPRESSION", sqlExpr=missing[0], clause=form, cols=", ".join(source.columns))
         raise SchemaMismatch(text, table=resolver.table, condition=condition)
-    return {f"`{n.replace('`', '``')}`": resolver.bridge.column(by_name[n.lower()]) for n in names}
+    return {quote(n): resolver.bridge.column(given.get(n) or next(iter(given.values()))) for n in names for given in (by_name[n.lower()],)}
 
 
 def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | None:
