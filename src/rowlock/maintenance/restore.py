@@ -13,7 +13,7 @@ and VACUUM deletes no young files.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from rowlock.protocol.column_values import with_marks_of
 from rowlock.protocol.properties import PROTECTION
 from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore, time_ms
+from rowlock.threads import side_by_side
 from rowlock.transaction.definition.creation import widest
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.replacement import clustering_from, with_row_ids
@@ -88,24 +89,10 @@ class RestoredFiles:
             (changes["deletion_vector"],) = self._state.vectors.store_all([self._state.vectors.of(file)])
         if key is not None:
             name = posixpath.join(posixpath.dirname(key), f"restored-{clock.new_id()}.parquet")
-            self._copy(key, name, file.size_bytes)
+            store, most = self._state.store, limits().copied_piece_bytes
+            store.put_parts(name, lambda: (store.get_range(key, at, most) for at in range(0, file.size_bytes, most)))
             changes |= {"path": name, "log_path": None, "modification_time_ms": clock.now_ms()}
         return replace(file, **changes)  # type: ignore[arg-type]
-
-    def _copy(self, key: str, name: str, size_bytes: int) -> None:
-        """Writes the object `key` under another name as well."""
-        store, most = self._state.store, limits().copied_piece_bytes
-        if size_bytes <= most:
-            store.put(name, store.get(key))
-            return
-
-        def pieces() -> Iterator[bytes]:
-            at = 0
-            while piece := store.get_range(key, at, most):
-                yield piece
-                at += len(piece)
-
-        store.put_parts(name, pieces)
 
 
 _NAMED_FILES = 10
@@ -221,7 +208,8 @@ def _check_files(store: ObjectStore, adds: Sequence[AddFile], target: Snapshot) 
     """Raises StatementRefused, naming the files, if a file to be restored or its deletion vector file no longer exists."""
     needed = dict.fromkeys(a.path for a in adds)
     needed |= dict.fromkeys(v.path for a in adds if (v := a.deletion_vector) is not None and v.path is not None)
-    if missing := [p for p in needed if not _is_there(store, p)]:
+    there = side_by_side(lambda path: _is_there(store, path), list(needed), limits().request_threads)
+    if missing := [path for path, found in zip(needed, there, strict=True) if not found]:
         more = f" and {len(missing) - _NAMED_FILES} more" if len(missing) > _NAMED_FILES else ""
         text = f"Version {target.version} cannot be restored: {', '.join(missing[:_NAMED_FILES])}{more} are missing, most likely vacuumed"
         remedy = "With spark.sql.files.ignoreMissingFiles=true it is restored without them"

@@ -34,6 +34,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, RemoveFile
+from rowlock.protocol.features import check_writable
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectMeta, ObjectStore, time_ms
 from rowlock.threads import side_by_side
@@ -123,11 +124,13 @@ def vacuum(
     folder is not listed.
 
     Raises InvalidInput for a negative retention and, with `check_retention`, for one that is shorter than the table's own
-    (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs.
+    (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs; UnsupportedFeature for a table that
+    this version cannot write: a feature of writers may have files of its own, as those for Iceberg's readers (PROTOCOL.md, VACUUM Protocol Check).
     """
     with progress.work("VACUUM", log.store.root):
         while True:
             head = log.latest()
+            check_writable(head.protocol, head.metadata, head.table)
             try:
                 return _vacuumed(log, head, retention_hours, check_retention, dry_run, only_known, inventory)
             except VersionNotFound:  # a cleanup may have deleted the log up to this version meanwhile
@@ -153,9 +156,12 @@ def _vacuumed(
         text = "VACUUM of %s retained %d files: the log no longer shows whether they were removed within the last %g hours"
         logger.warning(text, head.table, unproven, retention_ms / _HOUR_MS)
     progress.step("deleting")
-    for n, meta in enumerate(() if dry_run else garbage, 1):
+
+    def delete(meta: ObjectMeta) -> None:
         log.store.delete(meta.key)
-        progress.count(n, len(garbage), "files")
+        progress.one_more(len(garbage), "files")
+
+    side_by_side(delete, () if dry_run else garbage, limits().request_threads)
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
 
 

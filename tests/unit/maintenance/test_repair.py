@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 import rowlock
 from rowlock.api.append import opened
-from rowlock.exceptions import ChecksumWarning
+from rowlock.exceptions import ChecksumWarning, UnsupportedFeature
 from rowlock.limits import limited
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.segment import newest_checkpoint
@@ -204,6 +204,17 @@ def test_a_checkpoint_whose_commits_are_gone_is_left_alone(table: Path) -> None:
     before = {p: p.read_bytes() for p in table.rglob("*") if p.is_file()}
     done = repair(fresh(table), dry_run=False)
     assert not done.is_whole and "not all commits before it exist" in done.damages[0].how and "cannot be read" in done.damages[-1].what
+    assert {p: p.read_bytes() for p in table.rglob("*") if p.is_file()} == before
+
+
+def test_nothing_is_written_anew_in_a_table_that_cannot_be_written_here(table: Path) -> None:
+    """I9: a checkpoint may hold more than is known here."""
+    first = table / names.commit_key(0)
+    first.write_text(first.read_text().replace('"writerFeatures":[', '"writerFeatures":["somethingNew",'))
+    spoil_checkpoint(table)
+    before = {p: p.read_bytes() for p in table.rglob("*") if p.is_file()}
+    with pytest.raises(UnsupportedFeature, match="somethingNew"):
+        repair(fresh(table), dry_run=False)
     assert {p: p.read_bytes() for p in table.rglob("*") if p.is_file()} == before
 
 

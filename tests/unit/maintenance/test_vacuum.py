@@ -15,7 +15,7 @@ import rowlock
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.log.segment import newest_checkpoint
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import Vacuumed, vacuum
@@ -252,6 +252,19 @@ def test_an_inventory_is_no_proof(tmp_path: Path) -> None:
         assert vacuum(log, inventory=inventory, dry_run=dry).files == ("left.bin", "sub/left.bin")
     assert not (root / "left.bin").exists() and not (root / "sub" / "left.bin").exists()
     assert all(p.exists() for p in (*spared, young)) and vacuum(log, inventory=[]).files == ()
+
+
+def test_a_table_that_cannot_be_written_here_is_not_vacuumed(tmp_path: Path) -> None:
+    """I9: features of writers may have files of their own, such as the metadata that Iceberg's readers need (PROTOCOL.md, VACUUM Protocol Check)."""
+    rowlock.append(tmp_path, pa.table({"k": [1]}))
+    first = tmp_path / "_delta_log" / f"{0:020}.json"
+    first.write_text(first.read_text().replace('"writerFeatures":[', '"writerFeatures":["icebergCompatV2",'))
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "v1.metadata.json").write_text("{}")
+    age(tmp_path)
+    with pytest.raises(UnsupportedFeature, match="icebergCompatV2"):
+        vacuum(TableLog(LocalStore(tmp_path)))
+    assert (tmp_path / "metadata" / "v1.metadata.json").exists()
 
 
 def age(folder: Path) -> None:
