@@ -22,7 +22,7 @@ from rowlock.protocol.commits import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, w
 from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.delta_properties import spelled
 from rowlock.protocol.features import check_writable, supporting
-from rowlock.protocol.properties import column_mapping_mode, validate_together
+from rowlock.protocol.properties import PROTECTION, column_mapping_mode, validate_together
 from rowlock.protocol.statistics import check_stats_columns
 from rowlock.storage.open import is_table, real_place
 from rowlock.storage.store import ObjectStore
@@ -34,7 +34,7 @@ from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
-OF_ONE_TABLE = frozenset({ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN})
+OF_ONE_TABLE = frozenset({ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP, PROTECTION, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN})
 """Properties that name or number what is in one table's files and log; no other table takes them over."""
 Count = Callable[[AddFile], int]
 
@@ -69,8 +69,10 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
         if len(head.files):
             text = "The table that the clone would replace has rows: only an empty table is replaced by a clone; delete its rows first, or drop it"
             raise StatementRefused(text, what="CLONE", table=head.table, condition=named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE"))
-        fresh = with_marks_of(replace(metadata, id=head.metadata.id, name=head.metadata.name, description=head.metadata.description), head.metadata, head.table)
-        _check_mapping(head.metadata, fresh, head.table)
+        own = head.metadata
+        configuration = {**metadata.configuration, **{k: v for k, v in own.configuration.items() if k == PROTECTION}}  # the log is the same
+        fresh = with_marks_of(replace(metadata, id=own.id, name=own.name, description=own.description, configuration=configuration), own, head.table)
+        _check_mapping(own, fresh, head.table)
         return with_row_ids(replace(all_replaced(head, fresh, protocol, adds, clustered, with_rows=False), metrics=metrics), head, count)
 
     return commit_from_head(target, "CLONE", parameters, make, removes_rows=True, replaces=True)

@@ -23,6 +23,7 @@ from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.properties import PROTECTION
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.transaction.definition.clone import shallow_clone
 from rowlock.transaction.state.receipt import Receipt
@@ -130,9 +131,13 @@ def test_only_an_empty_table_is_replaced(source: str, tmp_path: Path) -> None:
     state = opened(target)
     before = state.refresh()
     removes = [f.removed(deletion_timestamp_ms=1, data_change=True) for f in before.files.adds()]
-    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "DELETE"}), removes=removes))
+    protected = replace(before.metadata, configuration={PROTECTION: "1"})
+    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "DELETE"}), metadata=protected, removes=removes))
     assert clone(source, target, replaces=True).version == 2
     assert rows(target) == rows(source) and opened(target).refresh().metadata.id == before.metadata.id
+    assert opened(target).refresh().properties.protected_before == 1, "the log, whose checkpoints hide a dropped feature, is the same"
+    clone(target, str(tmp_path / "another"))
+    assert opened(str(tmp_path / "another")).refresh().properties.protected_before == 0, "and another's has no such checkpoints"
     assert commit(target, 2).info is not None
 
 
