@@ -5,7 +5,9 @@ An error prints one line and exits with code 2; with ROWLOCK_TRACEBACK=1 it prin
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -80,6 +82,9 @@ def command(name: str | None = None, *, of: typer.Typer = app, hidden: bool = Fa
     def registered(function: Callable[P, object]) -> Callable[P, None]:
         @wraps(function)
         def run(*given: P.args, **named: P.kwargs) -> None:
+            for stream in (sys.stdout, sys.stderr):
+                if isinstance(stream, io.TextIOWrapper):
+                    stream.reconfigure(errors="backslashreplace")  # a file's name need not be UTF-8, nor the terminal's code
             with plain_errors():
                 if function(*given, **named) is False:
                     raise typer.Exit(1)

@@ -119,7 +119,7 @@ def show_table(
             facts.add_row(f"[bold]{name}", _cell(value))
     console.print(facts)
     console.print(f"{count_rows(state, snapshot):,} rows" + (f" in version {version}" if version is not None else ""))
-    if not limit:
+    if not limit or not snapshot.schema.fields:
         return
     shown, hidden = snapshot.schema.names[:SHOWN_COLUMNS], snapshot.schema.names[SHOWN_COLUMNS:]
     try:

@@ -311,9 +311,9 @@ class LocalStore(FolderStore):
     def delete(self, key: str) -> None:
         path = self._path(key)
         folder, name = os.path.split(path)
-        for target in (path, f"{folder}/.{name}.crc"):  # with the checksum file that Hadoop puts beside its files, which no listing names
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                self.system.unlink(target)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self.system.unlink(path)
+        self._discard(f"{folder}/.{name}.crc")  # the checksum file that Hadoop puts beside its files, which no listing names
 
     def exists(self, key: str = "") -> bool:
         return self.system.exists(self._path(key) if key else self.root)

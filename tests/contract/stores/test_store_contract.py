@@ -200,6 +200,9 @@ def test_local_leaves_no_rubbish_and_ignores_hadoops(tmp_path: Path) -> None:
     assert [m.key for m in store.list("_delta_log")] == ["_delta_log/0.json"]
     store.delete("_delta_log/0.json")
     assert os.listdir(tmp_path / "_delta_log") == [], "Hadoop would check another file of this name by it"
+    (tmp_path / ("x" * 255)).write_bytes(b"of nobody")
+    store.delete("x" * 255)
+    assert sorted(os.listdir(tmp_path)) == ["_delta_log", "data"], "a name that is too long for such a file"
 
 
 def test_memory_faults_lose_replies_and_puts() -> None:

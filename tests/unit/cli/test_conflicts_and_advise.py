@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import orjson
@@ -18,6 +19,8 @@ from rowlock.advice.history import History, run_of_commit
 from rowlock.cli.conflicts import picture, print_advice, summary
 from rowlock.cli.main import app
 from rowlock.storage.local import LocalStore
+from rowlock.transaction.definition import creation
+from rowlock.transaction.state.shared import state_of
 from unit.advice import histories
 
 WIDTH = 100
@@ -129,6 +132,19 @@ def test_rows_names_and_operations_are_shown_as_text(tmp_path: Path) -> None:
     commit = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
     commit.write_bytes(commit.read_bytes().replace(b'"operation":"WRITE"', b'"operation":"[red]W\\u001b"'))
     assert "[red]W\ufffd" in rowlock("history", path)
+
+
+def test_a_table_without_columns_is_shown(tmp_path: Path) -> None:
+    creation.create(state_of(LocalStore(tmp_path)), '{"type":"struct","fields":[]}')
+    assert rowlock("show", tmp_path).splitlines()[-1] == "0 rows"
+
+
+def test_a_name_that_is_no_utf8_is_shown(tmp_path: Path) -> None:
+    append(tmp_path, pa.table({"id": [1]}))
+    left = os.fsencode(tmp_path) + b"/left\xff.bin"
+    Path(os.fsdecode(left)).write_bytes(b"of nobody")
+    os.utime(left, (0, 0))
+    assert "left\\udcff.bin" in rowlock("vacuum", tmp_path, "--dry-run")
 
 
 @pytest.mark.parametrize("command", ["conflicts", "advise", "history", "show", "check", "repair", "settle", "optimize", "vacuum"])
