@@ -69,8 +69,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
         if len(head.files):
             text = "The table that the clone would replace has rows: only an empty table is replaced by a clone; delete its rows first, or drop it"
             raise StatementRefused(text, what="CLONE", table=head.table, condition=named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE"))
-        own = head.metadata
-        configuration = {**metadata.configuration, **{k: v for k, v in own.configuration.items() if k == PROTECTION}}  # the log is the same
+        own, configuration = head.metadata, {**metadata.configuration, **{k: v for k, v in head.metadata.configuration.items() if k == PROTECTION}}
         fresh = with_marks_of(replace(metadata, id=own.id, name=own.name, description=own.description, configuration=configuration), own, head.table)
         _check_mapping(own, fresh, head.table)
         return with_row_ids(replace(all_replaced(head, fresh, protocol, adds, clustered, with_rows=False), metrics=metrics), head, count)
