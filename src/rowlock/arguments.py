@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+from rowlock.conditions import named
 from rowlock.display import nearest
 from rowlock.exceptions import InvalidInput, SettingWarning, UnsupportedFeature, WrongType
 from rowlock.time_zones import zone_of
@@ -171,6 +172,19 @@ def pass_over(names: Iterable[str], known: Sequence[str], of: str, access: Liter
             text = f"The option {name} of a {of} is refused: Rowlock has none of this name; {instead} It knows {', '.join(known)}"
             raise UnsupportedFeature(text, feature=f"option {name} of a {of}", access=access, table=table)
         warn_once(f"The option {name} of a {of} has no effect on a Delta table")
+
+
+def option_is_true(name: str, value: str, table: str) -> bool:
+    """The value of an option that is true or false.  Raises InvalidInput."""
+    if value.strip().lower() not in ("true", "false"):
+        raise illegal_option(name, value, "must be 'true' or 'false'", table)
+    return value.strip().lower() == "true"
+
+
+def illegal_option(name: str, value: str, explain: str, table: str) -> InvalidInput:
+    """The error for a value that an option cannot have; `explain` is a phrase that says what it must be."""
+    condition = named("DELTA_ILLEGAL_OPTION", input=value, name=name, explain=explain)
+    return InvalidInput(f"The option {name} {explain}, not {value!r}", table=table, condition=condition)
 
 
 def warn_once(text: str, key: str = "") -> None:

@@ -17,7 +17,7 @@ from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.physical import Doubtful, nullable_schema
+from rowlock.parquet.physical import Doubtful, doubting, nullable_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
@@ -120,11 +120,11 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructFie
 def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, zone: str | None = None) -> pa.Table:
     """The rows of a file that no deletion vector marks."""
     try:
-        rows = read_file(state.store, file, snapshot, wanted, time_zone=zone)
-    except (Doubtful, pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:  # by which Arrow names damage, and what is too much for it
+        with doubting():
+            rows = read_file(state.store, file, snapshot, wanted, time_zone=zone)
+    except Doubtful as e:
         text = f"what Spark would read of file {file.path} is not certain without it: {e}; use rowlock.read(spark, path)"
-        feature = getattr(e, "feature", "files that Arrow does not read")
-        raise UnsupportedFeature(text, feature=feature, access="read", table=snapshot.table, version=snapshot.version) from None
+        raise UnsupportedFeature(text, feature=e.feature, access="read", table=snapshot.table, version=snapshot.version) from None
     dead = state.vectors.of(file)
     if not dead:
         return rows

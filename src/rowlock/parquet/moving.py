@@ -24,7 +24,7 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.curves import Order, arranged
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, rows_schema
+from rowlock.parquet.physical import Doubtful, doubting, rows_schema
 from rowlock.parquet.reading import DataFile
 from rowlock.parquet.rows import held_ids, with_identities
 from rowlock.parquet.variants import has_variant
@@ -158,10 +158,8 @@ class _Mover:
         for piece in self._inputs:
             after = at + len(self._living[piece.path])
             if at < end and start < after:
-                try:
+                with doubting():
                     yield from self._of_file(piece, max(0, start - at), end - at)
-                except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as e:
-                    raise Doubtful(str(e), "files that Arrow does not read") from e
             at = after
 
     def _of_file(self, piece: Slice, first: int, end: int) -> Iterator[pa.Table]:

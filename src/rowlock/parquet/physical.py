@@ -6,8 +6,9 @@ or copied once where names of nested fields change.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,15 @@ class Doubtful(Exception):
     def __init__(self, message: str, feature: str) -> None:
         self.feature = feature
         super().__init__(message)
+
+
+@contextlib.contextmanager
+def doubting() -> Iterator[None]:
+    """A block that reads a file of which Spark may read more than Arrow: what Arrow calls damage, or too much for it, is raised as Doubtful."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+        raise Doubtful(str(e), "files that Arrow does not read") from e
 
 
 def names_in_files(snapshot: Snapshot) -> dict[str, str]:

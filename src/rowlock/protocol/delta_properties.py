@@ -24,7 +24,7 @@ Kind = Literal["boolean", "integer", "interval", "choice", "bytes", "text"]
 
 _MS = {"microsecond": 0.001, "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _INTERVAL_PART = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
-_BYTES, _SHIFTS = re.compile(r"(\d+)\s*([kmgt]?)b?"), {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_BYTES, _SHIFTS = re.compile(r"(\d+)\s*([kmgtp]?)b?"), {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.handle import Handle, by_settings_of
 from rowlock.api.sql import statements
-from rowlock.api.sql.target import Target, evolves, fitted, is_true, open_part, write_arguments
+from rowlock.api.sql.target import Target, evolves, fitted, open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
-from rowlock.arguments import pass_over, warn_once
+from rowlock.arguments import option_is_true, pass_over, warn_once
 from rowlock.conditions import named as condition
 from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
@@ -312,7 +312,7 @@ def frame_of(spark: SparkSession, path: str, options: Mapping[str, str]) -> Data
 def _frame(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
     pass_over(sorted(set(options) - _KNOWN), _SPELLED, "read", "read", path)
     version, timestamp = options.get(_VERSION), options.get(_TIME)
-    if not any(is_true(name, options[name], path) for name in _FEED if name in options):
+    if not any(option_is_true(name, options[name], path) for name in _FEED if name in options):
         for bound in _BOUNDS & options.keys():
             warn_once(f"The option {bound} of a read without readChangeFeed=true has no effect on a Delta table")
         return _read(spark, path, None if version is None else _number(version, "versionAsOf", path), timestamp)

@@ -137,12 +137,12 @@ def replace_as_select(target: Target, plan: Any) -> None:
         raise NameNotFound(text, condition=catalog.not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""))
     rows = target.nodes.frame(plan.query())
     if not place.has_log:
-        return _create_with_rows(target, spec, rows, False, options, _ANEW)
+        return _create_with_rows(target, spec, rows, False, options, creation.ANEW)
     place.check("createOrReplace" if plan.orCreate() else "replace")
     for name in options:
         if name not in ("app_id", "app_version", "user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
             target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
-    _make_with_rows(spec, place, rows, options, _ANEW if plan.orCreate() else "REPLACE TABLE AS SELECT", replaces=True)
+    _make_with_rows(spec, place, rows, options, creation.ANEW if plan.orCreate() else "REPLACE TABLE AS SELECT", replaces=True)
 
 
 def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "merge_schema"}
 
 
-_MADE, _ANEW = "CREATE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT"
+_MADE = "CREATE TABLE AS SELECT"
 
 
 def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any], operation: str) -> None:
@@ -204,7 +204,7 @@ def save_as_table(target: Target, plan: Any) -> None:
     keys = [] if clusters is None else [tuple(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())]
     if not there:
         spec = Spec(provider=provider, location=place, comment=comment, partitions=partitions, clusters=keys)
-        return _create_with_rows(target, spec, rows, mode == "Ignore", options, _ANEW if mode == "Overwrite" else _MADE)
+        return _create_with_rows(target, spec, rows, mode == "Ignore", options, creation.ANEW if mode == "Overwrite" else _MADE)
     _check_clustering(target.head, keys)
     if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
         raise other_location(".".join(target.parts), target.path, place)
@@ -225,7 +225,7 @@ def _told(target: Target, partitions: Sequence[str], options: Mapping[str, Any])
     after = partitions if partitions or options.get("overwrite_schema") else target.head.partition_columns
     managed = place_named(target.spark, target.parts, None).managed
     parameters = creation.parameters_of(changed(target.head.metadata, partition_columns=tuple(after)), (), managed)
-    return call.told_as(_ANEW, {**parameters, "isV1SaveAsTableOverwrite": "true"})
+    return call.told_as(creation.ANEW, {**parameters, "isV1SaveAsTableOverwrite": "true"})
 
 
 def _check_clustering(snapshot: Snapshot, cluster_by: Sequence[ColumnPath]) -> None:

@@ -23,7 +23,7 @@ from rowlock.engines.spark.frames.reading import relabelled
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.insert import assigned
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.exceptions import InvalidInput, SchemaMismatch, refuse
+from rowlock.exceptions import SchemaMismatch, refuse
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.paths import path_of
@@ -188,32 +188,19 @@ def evolves(options: Mapping[str, Any]) -> bool:
 def _value(lower: str, name: str, text: str, table: str) -> Any:
     """The value of an option as its argument takes it; None where it says nothing."""
     if lower in ("mergeschema", "overwriteschema", "datachange", "optimizewrite"):
-        return is_true(name, text, table)
+        return arguments.option_is_true(name, text, table)
     if lower == "replaceusing":
         return list(dict.fromkeys(c.strip() for c in text.split(",")))
     if lower == "partitionoverwritemode":
         if text.lower() not in ("static", "dynamic"):
-            condition = _illegal(name, text, "must be 'static' or 'dynamic'")
-            raise InvalidInput(f"The option {name} is static or dynamic, not {text!r}", table=table, condition=condition)
+            raise arguments.illegal_option(name, text, "must be 'static' or 'dynamic'", table)
         return text.lower()
     if lower in ("txnversion", "maxrecordsperfile"):
         number = int(text) if text.strip().lstrip("-").isdecimal() else None
         if number is None or (lower == "txnversion" and number < 0):
-            explain = "must be a non-negative integer"
-            raise InvalidInput(f"The option {name} {explain}, not {text!r}", table=table, condition=_illegal(name, text, explain))
+            raise arguments.illegal_option(name, text, "must be a non-negative integer", table)
         return None if lower == "maxrecordsperfile" and number <= 0 else number  # as Spark has it: no limit
     return text
-
-
-def is_true(name: str, text: str, table: str) -> bool:
-    """The value of an option that is true or false.  Raises InvalidInput."""
-    if text.strip().lower() not in ("true", "false"):
-        raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table, condition=_illegal(name, text, "must be 'true' or 'false'"))
-    return text.strip().lower() == "true"
-
-
-def _illegal(name: str, text: str, explain: str) -> Condition:
-    return named("DELTA_ILLEGAL_OPTION", input=text, name=name, explain=explain)
 
 
 def check_given(target: Target, names: Iterable[str]) -> None:

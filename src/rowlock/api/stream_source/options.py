@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rowlock import arguments
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.protocol.delta_properties import bytes_of
 
 LATEST = "latest"
 STORAGE = "rowlock.storage."
 """Begins the options that say how to reach a cloud."""
 _DEFAULT_FILES = 1000
-_BYTES = re.compile(r"(\d+)\s*([kmgtp]?)b?\Z")
 _IGNORED = frozenset(("path", "serialization.format"))
-_FLAGS = ("ignoreDeletes", "ignoreChanges", "skipChangeCommits", "failOnDataLoss", "readChangeFeed")
+_FLAGS = {"ignoreDeletes": "false", "ignoreChanges": "false", "skipChangeCommits": "false", "failOnDataLoss": "true", "readChangeFeed": "false"}
 _TEXTS = (
     "excludeRegex", "schemaTrackingLocation", "streamingSourceTrackingId",
     "allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange",
@@ -65,26 +64,30 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
     if version is not None and timestamp is not None:
         raise InvalidInput("Give startingVersion or startingTimestamp, not both", table=table, condition=named("DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"))
     if version is not None and version.lower() != LATEST and not version.isdecimal():
-        raise _illegal("startingVersion", version, "a version's number or latest", table)
-    flags = {n: _flag(options, n, table) for n in _FLAGS}
+        raise arguments.illegal_option("startingVersion", version, "must be a version's number or latest", table)
+    flags = {n: arguments.option_is_true(n, options.get(n.lower(), _FLAGS[n]), table) for n in _FLAGS}
     for without in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits"):
         if flags["readChangeFeed"] and flags[without]:
             arguments.warn_once(f"The option {without} of a stream has no effect beside readChangeFeed, which reads every change")
     texts = {n: options[n.lower()] for n in _TEXTS if n.lower() in options}
-    if "schemaTrackingLocation" in texts and flags["failOnDataLoss"] is False:
+    if "schemaTrackingLocation" in texts and not flags["failOnDataLoss"]:
         raise InvalidInput("schemaTrackingLocation needs every commit, and failOnDataLoss=false passes over some: leave one of them out", table=table)
     size = options.get("maxbytespertrigger")
     files = options.get("maxfilespertrigger", None if size is not None else str(_DEFAULT_FILES))
+    if files is not None and not (files.isdecimal() and int(files)):
+        raise arguments.illegal_option("maxFilesPerTrigger", files, "must be a number of files, 1 or more", table)
+    if size is not None and bytes_of(size) is None:
+        raise arguments.illegal_option("maxBytesPerTrigger", size, "must be a size such as 500m or 10g, in bytes where it has no unit", table)
     return StreamOptions(
         starting_version=None if version is None else int(version) if version.isdecimal() else LATEST,
         starting_timestamp=timestamp,
-        max_files=None if files is None else _positive(files, "maxFilesPerTrigger", table),
-        max_bytes=None if size is None else _bytes(size, table),
-        ignore_deletes=bool(flags["ignoreDeletes"]),
-        ignore_changes=bool(flags["ignoreChanges"]),
-        skip_change_commits=bool(flags["skipChangeCommits"]),
-        fail_on_data_loss=flags["failOnDataLoss"] is not False,
-        read_change_feed=bool(flags["readChangeFeed"]),
+        max_files=None if files is None else int(files),
+        max_bytes=None if size is None else bytes_of(size),
+        ignore_deletes=flags["ignoreDeletes"],
+        ignore_changes=flags["ignoreChanges"],
+        skip_change_commits=flags["skipChangeCommits"],
+        fail_on_data_loss=flags["failOnDataLoss"],
+        read_change_feed=flags["readChangeFeed"],
         exclude_regex=texts.get("excludeRegex"),
         schema_location=texts.get("schemaTrackingLocation"),
         source_id=texts.get("streamingSourceTrackingId"),
@@ -95,30 +98,3 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
 def storage_options(given: Mapping[str, str]) -> dict[str, str] | None:
     """The options that say how to reach a cloud."""
     return {k[len(STORAGE) :]: v for k, v in given.items() if k.lower().startswith(STORAGE)} or None
-
-
-def _flag(options: Mapping[str, str], name: str, table: str) -> bool | None:
-    value = options.get(name.lower())
-    if value is None:
-        return None
-    if value.lower() not in ("true", "false"):
-        raise _illegal(name, value, "true or false", table)
-    return value.lower() == "true"
-
-
-def _positive(text: str, name: str, table: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise _illegal(name, text, "a number of files, 1 or more", table)
-    return int(text)
-
-
-def _bytes(text: str, table: str) -> int:
-    found = _BYTES.match(text.strip().lower())
-    if found is None or int(found[1]) < 1:
-        raise _illegal("maxBytesPerTrigger", text, "a size such as 500m or 10g, in bytes where it has no unit", table)
-    return int(found[1]) << (10 * " kmgtp".index(found[2] or " "))
-
-
-def _illegal(name: str, value: str, what: str, table: str) -> InvalidInput:
-    condition = named("DELTA_ILLEGAL_OPTION", input=value, name=name, explain=f"must be {what}")
-    return InvalidInput(f"{name} is {what}, not {value!r}", table=table, condition=condition)

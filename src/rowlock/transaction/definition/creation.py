@@ -37,6 +37,8 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
 _MOST_COLUMNS = 4
+ANEW = "CREATE OR REPLACE TABLE AS SELECT"
+"""The operation of a table that is made with rows, in place of another where there is one: that it met none counts as a read."""
 
 
 def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
@@ -279,9 +281,7 @@ def create_from(
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
     domains = marks if clustered is None else (clustered, *marks)
     txn_id = clock.new_id()
-    info = commit_info(
-        operation, parameters, txn_id, read_version=None, blind=operation not in ("CONVERT", "CREATE OR REPLACE TABLE AS SELECT"), metrics=metrics
-    )
+    info = commit_info(operation, parameters, txn_id, read_version=None, blind=operation not in ("CONVERT", ANEW), metrics=metrics)
     info = with_commit_timestamp(info, metadata.configuration, None)
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
     return commit(NewTable(state, info, actions, metrics))

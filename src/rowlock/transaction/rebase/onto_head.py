@@ -193,18 +193,21 @@ def known_files(txn: Pending, paths: Iterable[str]) -> dict[str, AddFile]:
 
 
 def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> None:
-    """Raises if the delta changes rows, and does not just move them, after the transaction read the table as a whole (toDF, or in a source)."""
-    differing = txn.table.statement_engine.differ(delta.gone, txn.base, delta.born, head, _SAMPLES)
-    if not differing:
-        return
-    slices = delta.gone or delta.born
-    paths = {s.path for s in slices}
-    winner = next((w for w in reversed(passed) if paths & w.paths), passed[-1])
-    rule = "rows read" if delta.gone else "rows added to a read"
+    """Raises if the delta changes rows after the transaction read the table as a whole (toDF, or in a source)."""
     text = (
         f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
     )
-    raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=text))
+    _refuse_changes(txn, passed, delta, txn.base, head, text)
+
+
+def _refuse_changes(txn: Pending, passed: Sequence[Commit], delta: Delta, before: Snapshot, after: Snapshot, what: str, remedy: str | None = None) -> None:
+    """Raises if the delta between two versions changes rows, and does not just move them."""
+    differing = txn.table.statement_engine.differ(delta.gone, before, delta.born, after, _SAMPLES)
+    if differing:
+        paths = {s.path for s in delta.gone or delta.born}
+        winner = next((w for w in reversed(passed) if paths & w.paths), passed[-1])
+        rule = "rows read" if delta.gone else "rows added to a read"
+        raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=what, remedy=remedy))
 
 
 def check_source(txn: Pending, version: int) -> None:
@@ -215,12 +218,10 @@ def check_source(txn: Pending, version: int) -> None:
     old, new = (txn.base if v == txn.base.version else log.at(v) for v in (first, last))
     paths = rules.paths_of(between)
     delta = delta_between(paths, old.files.get(paths), new.files.get(paths), txn.table.state.vectors.of)
-    if delta.is_empty or not (differing := txn.table.statement_engine.differ(delta.gone, old, delta.born, new, _SAMPLES)):
-        return
-    rule = "rows read" if delta.gone else "rows added to a read"
     text = f"The rows to write were read from this table at version {version}, and the table has changed up to version {txn.base.version}, which the statement reads."
     remedy = "Create the DataFrame again right before the statement, or read it by txn.toDF() inside a function that rowlock.run(table, fn) can run again."
-    raise fail_policy.error_of(txn, conflict_with(between[-1], rule, files=sorted(paths), rows=differing, what=text, remedy=remedy))
+    if not delta.is_empty:
+        _refuse_changes(txn, between, delta, old, new, text, remedy)
 
 
 def _delta_of_own_rows(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> Delta:
