@@ -56,14 +56,14 @@ def columns_of_frame(frame: DataFrame, *, defaults: bool = False) -> schema.Stru
         columns = schema.StructType(tuple(f if text is None else replace(f, metadata={**f.metadata, CURRENT_DEFAULT: text}) for f, text in defaults_of))
     if not any(KEY in f.metadata for f in columns.fields):  # the session is asked where it has a say
         return columns
-    if spark.conf.get("spark.sql.readSideCharPadding", "true") == "true" and not char_is_varchar(spark):
+    if str(spark.conf.get("spark.sql.readSideCharPadding", "true")).lower() == "true" and not char_is_varchar(spark):
         return columns
     return schema.StructType(tuple(replace(f, metadata={**f.metadata, KEY: as_varchar(f.metadata[KEY])}) if KEY in f.metadata else f for f in columns.fields))
 
 
 def char_is_varchar(spark: SparkSession) -> bool:
     """Whether the session takes char(n) in a statement for varchar(n)."""
-    return spark.conf.get("spark.sql.charAsVarchar", "false") == "true"
+    return str(spark.conf.get("spark.sql.charAsVarchar", "false")).lower() == "true"
 
 
 def _struct(struct: StructType) -> schema.StructType:

@@ -164,7 +164,7 @@ def write_native(
 
 def most_records() -> int | None:
     """How many rows a file may have by the session's setting; None where it has none."""
-    return int(settings().text("spark.sql.files.maxRecordsPerFile") or 0) or None
+    return max(0, int(settings().text("spark.sql.files.maxRecordsPerFile") or 0)) or None  # as Spark has it, none below 1
 
 
 def data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
