@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import re
+from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -298,14 +299,16 @@ class RemoteStore:
         folder = f"{check_key(prefix)}/" if prefix else ""
 
         def is_asked_for(key: str) -> bool:
-            return key.startswith(folder) and (recursive or "/" not in key[len(folder) :]) and (start_after is None or key > start_after)
+            return key.startswith(folder) and key != folder and (recursive or "/" not in key[len(folder) :]) and (start_after is None or key > start_after)
 
         def listed() -> builtins.list[ObjectMeta]:
             if start_after is None and not recursive:
                 objects: Any = self._requests.list_folder(prefix or None)
             else:  # obstore cannot list a single folder from a key on: this lists subfolders too
                 objects = [meta for chunk in self._requests.list(prefix or None, offset=start_after) for meta in chunk]
-            return sorted((_meta(m) for m in objects if is_asked_for(m["path"])), key=lambda m: m.key)[:limit]
+            found = sorted((_meta(m) for m in objects if is_asked_for(m["path"])), key=lambda m: m.key)
+            keys = [m.key for m in found]
+            return [m for m in found if m.size_bytes or not _marks_folder(m.key, keys)][:limit]
 
         def first() -> builtins.list[ObjectMeta]:
             out: builtins.list[ObjectMeta] = []
@@ -362,6 +365,12 @@ class RemoteStore:
         elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or _status(failure) in (401, 403):
             hint = "access was denied: check the credentials, and that they may read, write and list this bucket. "
         return hint + self.settings.redacted(" ".join(text.split()))[:600]
+
+
+def _marks_folder(key: str, keys: Sequence[str]) -> bool:
+    """Whether an object without bytes is no file, but how consoles and Hadoop say that there is a folder: one of these sorted keys lies below it."""
+    after = bisect(keys, f"{key}/")
+    return after < len(keys) and keys[after].startswith(f"{key}/")
 
 
 def _meta(info: ObjectInfo) -> ObjectMeta:

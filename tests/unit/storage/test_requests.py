@@ -8,6 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 
+import boto3
 import pyarrow as pa
 import pytest
 
@@ -19,7 +20,7 @@ from rowlock.storage import open_store
 from rowlock.storage.store import Lost, NotFound, ObjectStore
 from rowlock.transaction.group_commit import group
 from rowlock_simulation.memory.sql.script import parse
-from servers.minio import Minio, options
+from servers.minio import ACCESS_KEY, SECRET_KEY, Minio, options
 from servers.proxy import Proxy
 
 
@@ -96,3 +97,16 @@ def test_a_refused_request_holds_nothing_of_its_callers(minio: Minio, ask: Calla
         assert caller(store)() is None
     finally:
         gc.enable()
+
+
+def test_objects_that_mark_folders_are_no_files(minio: Minio) -> None:
+    """Consoles and Hadoop's S3A leave an object without bytes, whose key ends with a slash, where they make a folder: CONVERT took it for a data file, VACUUM for one of nobody."""
+    root = minio.fresh_root()
+    store, (bucket, prefix) = open_store(root, minio.storage_options), root.removeprefix("s3://").split("/", 1)
+    client = boto3.client("s3", endpoint_url=minio.endpoint, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY, region_name="us-east-1")
+    for key in ("", "p=1/", "p=1/q=2/"):
+        client.put_object(Bucket=bucket, Key=f"{prefix}/{key}", Body=b"")
+    for key in ("p=1/q=2/a.parquet", "p=1-b", "empty"):
+        store.put(key, b"" if key == "empty" else b"x")
+    assert [m.key for m in store.list(recursive=True)] == ["empty", "p=1-b", "p=1/q=2/a.parquet"]
+    assert [m.key for m in store.list()] == ["empty", "p=1-b"] and [m.key for m in store.list("p=1/q=2")] == ["p=1/q=2/a.parquet"]
