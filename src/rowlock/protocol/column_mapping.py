@@ -17,7 +17,19 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.properties import column_mapping_mode
-from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, StructField, StructType, map_fields, parse_schema, schema_json
+from rowlock.protocol.schema import (
+    COLUMN_ID,
+    PHYSICAL_NAME,
+    DataType,
+    StructField,
+    StructType,
+    map_fields,
+    nullable_type,
+    parse_schema,
+    schema_json,
+    shared_parts,
+    with_parts,
+)
 
 MODE = "delta.columnMapping.mode"
 MAX_ID = "delta.columnMapping.maxColumnId"
@@ -36,6 +48,29 @@ def with_column_ids(metadata: Metadata, fresh: Callable[[], str]) -> Metadata:
     `fresh` returns a new UUID for each physical name.
     """
     return _with_ids(metadata, lambda field: f"col-{fresh()}")
+
+
+def keeping_ids(metadata: Metadata, before: Metadata) -> Metadata:
+    """The metadata of a table that takes the place of `before`, where columns and fields of the same name and type keep their ids and physical names, as
+    in delta-spark: so those who read it go on.  Others have no id yet (see `with_column_ids`)."""
+    if not (is_mapped(metadata.configuration) and is_mapped(before.configuration)):
+        return metadata
+    bare = map_fields(parse_schema(metadata.schema_string), lambda f: replace(f, metadata={k: v for k, v in f.metadata.items() if k != COLUMN_ID}))
+    kept, highest = _with_ids_of(bare, parse_schema(before.schema_string)), before.configuration.get(MAX_ID, "0")
+    assert isinstance(kept, StructType)
+    return replace(metadata, schema_string=schema_json(kept), configuration={**metadata.configuration, MAX_ID: highest})
+
+
+def _with_ids_of(new: DataType, old: DataType) -> DataType:
+    if not (isinstance(new, StructType) and isinstance(old, StructType)):
+        return with_parts(new, {name: _with_ids_of(*both) for name, both in shared_parts(new, old).items()})
+    fields = []
+    for f in new.fields:
+        if (was := old.find(f.name)) is not None:
+            same = {k: was.metadata[k] for k in (COLUMN_ID, PHYSICAL_NAME) if k in was.metadata and nullable_type(f.type) == nullable_type(was.type)}
+            f = replace(f, type=_with_ids_of(f.type, was.type), metadata={**f.metadata, **same})
+        fields.append(f)
+    return StructType(tuple(fields))
 
 
 def _with_ids(metadata: Metadata, name_of: Callable[[StructField], str]) -> Metadata:

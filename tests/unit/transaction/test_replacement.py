@@ -15,7 +15,7 @@ from rowlock.engines.appends.engine import ArrowEngine, stage_rows
 from rowlock.exceptions import ConcurrentDeleteReadException, CorruptLog, DeltaConcurrentModificationException, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
+from rowlock.protocol.schema import ArrayType, PrimitiveType, StructField, StructType, schema_json
 from rowlock.storage import LocalStore
 from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.definition.replacement import overwrite_schema, replace_table
@@ -220,3 +220,33 @@ def test_rows_without_a_column_are_staged_again_where_it_was_replaced(tmp_path: 
     if not left:
         alteration.add_columns(state, ArrowEngine(state.store), [StructField("b", TEXT)])
     assert rowlock.to_arrow(path).to_pylist() == [{"id": 2, "b": None}]
+
+
+def test_columns_of_the_same_name_and_type_keep_their_ids(tmp_path: Path) -> None:
+    """As in delta-spark: who reads the table goes on, and it stays clustered.  No id is given twice."""
+
+    def struct(x: PrimitiveType) -> StructType:
+        return StructType((StructField("x", x), StructField("y", LONG)))
+
+    def ids() -> dict[tuple[str, ...], tuple[int | None, str]]:
+        return {path: (f.column_id, f.physical_name) for path, f in state.refresh().schema.all_fields()}
+
+    rows = pa.table({"a": [1], "s": [{"x": 1, "y": 2}], "l": [[{"x": 1, "y": 2}]]})
+    rowlock.append(path := str(tmp_path), rows, properties={"delta.columnMapping.mode": "name"})
+    state = state_of(LocalStore(tmp_path))
+    creation.cluster_by(state, [("a",)])
+    same, before = StructType((StructField("a", LONG), StructField("s", struct(LONG)), StructField("l", ArrayType(struct(LONG))))), ids()
+
+    def write(draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
+        return stage_rows(state.store, draft, [rows], lambda t: t), ()
+
+    overwrite_schema(state, same, (), write)
+    assert (ids(), state.refresh().clustering_columns, rowlock.to_arrow(path).to_pylist()) == (before, (("a",),), rows.to_pylist())
+    overwrite_schema(state, StructType((StructField("A", LONG), StructField("s", struct(TEXT)))), (), lambda draft, head: ((), ()))
+    between = ids()
+    assert [p for p, known in between.items() if before.get(p) == known or p == ("A",)] == [("A",), ("s", "y")] and between["A",] == before["a",]
+    replace_table(state, creation.new_metadata(schema_json(same), (), {"delta.columnMapping.mode": "name"}), write=write, properties={})
+    after = ids()
+    assert after["a",] == before["a",] and after["s", "y"] == before["s", "y"] and rowlock.to_arrow(path).to_pylist() == rows.to_pylist()
+    given = [number for number, _ in {*before.values(), *between.values(), *after.values()}]
+    assert sorted(given) == list(range(1, len(given) + 1))

@@ -114,10 +114,10 @@ def replace_table(
     def make(head: Snapshot) -> HeadActions:
         if len(head.files):
             refuse_on_append_only(head, "replace the table")
-        adds = rows.under(metadata, head)
+        adds = rows.under(new := column_mapping.with_column_ids(column_mapping.keeping_ids(metadata, head.metadata), clock.new_id), head)
         retained = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
-        configuration = row_tracking.with_column_names({**metadata.configuration, **retained}, clock.new_id)
-        fresh = with_marks_of(replace(metadata, id=head.metadata.id, configuration=configuration), head.metadata, head.table)
+        configuration = row_tracking.with_column_names({**new.configuration, **retained}, clock.new_id)
+        fresh = with_marks_of(replace(new, id=head.metadata.id, configuration=configuration), head.metadata, head.table)
         protocol, fresh = creation.protocol_for(fresh, clustered=bool(cluster_by)), creation.stored(fresh)
         clustered = creation.clustering_by(fresh, cluster_by, head.table)
         return with_row_ids(all_replaced(head, fresh, protocol, adds, clustered, with_rows=write is not None), head)
@@ -190,7 +190,7 @@ def _overwritten_metadata(head: Snapshot, schema: schemas.StructType, partition_
     if schemas.schema_json(schema) == head.metadata.schema_string and names == head.metadata.partition_columns:
         return head.metadata
     fresh = replace(head.metadata, schema_string=schemas.schema_json(schema), partition_columns=names)
-    metadata = column_mapping.with_column_ids(fresh, clock.new_id)
+    metadata = column_mapping.with_column_ids(column_mapping.keeping_ids(fresh, head.metadata), clock.new_id)
     creation.check_new_table(metadata, head.table)
     return metadata
 
