@@ -167,15 +167,7 @@ def _stated_before(store: ObjectStore, properties: TableProperties, versions: Se
     first = commits.first_version(properties.configuration)
     if first is None:
         return len(versions)
-
-    def stated_ms(version: int) -> int:
-        if version < first:
-            return horizon
-        commit = replay.read_commit(store, version)
-        at = None if commit is None or commit.info is None else commit.info.timestamp_ms
-        return horizon + 1 if at is None else at
-
-    return bisect_right(versions, horizon, key=stated_ms)
+    return bisect_right(versions, horizon, key=lambda v: horizon if v < first else replay.stated_ms(store, v) or horizon + 1)
 
 
 def _bounded(commits: Sequence[int], possible: Sequence[int], most: float) -> tuple[int, int]:

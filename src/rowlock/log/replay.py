@@ -36,6 +36,12 @@ def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool
     return parse_commit(version, data, store.root, tag)
 
 
+def stated_ms(store: ObjectStore, version: int) -> int | None:
+    """The time that the commit of a version says itself; None where it says none, or is gone.  Raises CorruptLog."""
+    commit = read_commit(store, version, lambda line: b'"commitInfo"' in line)
+    return None if commit is None or commit.info is None else commit.info.timestamp_ms
+
+
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
     """The snapshot of a segment.  Commits are read in batches, to hold few in memory.  Raises CorruptLog, UnsupportedFeature.
 

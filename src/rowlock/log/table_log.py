@@ -30,6 +30,7 @@ from rowlock import clock, display
 from rowlock.caches import COMMITS, Cache
 from rowlock.conditions import named
 from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
+from rowlock.limits import limits
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint, writes_v2
@@ -40,6 +41,7 @@ from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectStore, PutOutcome
+from rowlock.threads import side_by_side
 
 
 class TableLog:
@@ -148,13 +150,11 @@ class TableLog:
         """
         out: list[tuple[int, int]] = []
         since = commits.first_version((head or self.latest()).metadata.configuration)
-        stated = math.inf if since is None else since
-        for file in list_log(self.store):
-            if file.kind != "commit":
-                continue
-            at = file.modified_ms
-            if file.version >= stated and (commit := self.read_commit(file.version)) and commit.info:
-                at = commit.info.timestamp_ms or at
+        stated, files = math.inf if since is None else since, [f for f in list_log(self.store) if f.kind == "commit"]
+        stating = [f.version for f in files if f.version >= stated]
+        said = dict(zip(stating, side_by_side(lambda version: replay.stated_ms(self.store, version), stating, limits().request_threads), strict=True))
+        for file in files:
+            at = said.get(file.version) or file.modified_ms
             out.append((file.version, at if not out or out[-1][0] < stated <= file.version else max(at, out[-1][1] + 1)))
         for n in reversed(range(len(out) - 1)):
             out[n] = out[n][0], min(out[n][1], out[n + 1][1] - 1)
@@ -199,13 +199,10 @@ class TableLog:
         versions = [f.version for f in list_log(self.store) if f.kind == "commit"]
         if not versions:
             raise no_table(self.table, named("DELTA_TABLE_ONLY_OPERATION", tableName=f"`{self.table}`", operation="DESCRIBE HISTORY"))
-        out: list[Commit] = []
-        for version in reversed(versions):
-            if limit is not None and len(out) >= limit:
-                break
-            if (commit := replay.read_commit(self.store, version, lambda line: not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"')))) is not None:
-                out.append(commit)
-        return out
+        wanted = versions[::-1] if limit is None else versions[::-1][:limit]
+        plain = lambda line: not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"'))  # noqa: E731
+        read = side_by_side(lambda version: replay.read_commit(self.store, version, plain), wanted, limits().request_threads)
+        return [commit for commit in read if commit is not None]
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:
         """Writes a checkpoint of the snapshot, by its policy, and points `_last_checkpoint` to it.  May raise, but no commit depends on it.

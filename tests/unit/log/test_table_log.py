@@ -464,6 +464,16 @@ def test_time_travel_and_history() -> None:
         assert history[0].txns and len(log.history()) == 13
 
 
+def test_commits_are_asked_for_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a bucket each takes its time: one after the other, a history of a thousand took half a minute."""
+    log, meeting = TableLog(MemoryStore()), threading.Barrier(2, timeout=20)
+    create(log, enableInCommitTimestamps="true")
+    grow(log, 3)
+    newest, get_tagged = log.latest(), log.store.get_tagged
+    monkeypatch.setattr(log.store, "get_tagged", lambda key: (meeting.wait(), get_tagged(key))[1])
+    assert [c.version for c in log.history()] == [3, 2, 1, 0] and [v for v, _ in log.commit_times(newest)] == [0, 1, 2, 3]
+
+
 def test_a_hint_between_checkpoints_hides_no_version() -> None:
     """I9: `_last_checkpoint` may be older than the checkpoints that are there; a version before these is built from the commits."""
     log = TableLog(MemoryStore())
