@@ -20,9 +20,9 @@ from rowlock.protocol.schema import INTEGER_BITS, DataType, DecimalType, Primiti
 from rowlock.time_zones import zone_of
 
 _TIMESTAMP = re.compile(
-    r"([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *([A-Za-z+-].*))?)?)?)?)?)?", re.ASCII
+    r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *([A-Za-z+-].*))?)?)?)?)?)?", re.ASCII
 )
-"""What Spark casts to a timestamp: the end may be left out from anywhere, a zone may follow seconds alone."""
+"""What Spark casts to a time: the end may be left out from anywhere, a zone may follow seconds alone.  Years of dates have up to 7 digits."""
 _TIME_OF_TODAY = re.compile(r"T?\d{1,2}:\d{1,2}.*", re.ASCII)
 _TRIMMED = "".join(map(chr, (*range(0x21), *range(0x7F, 0xA0))))
 """Spaces and control characters, which Spark takes off at both ends."""
@@ -104,14 +104,12 @@ TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 def _units_since_1970(value: str, name: str, timezone: str | None = None) -> int:
     """The days (of a date) or microseconds (of a timestamp) since 1970; raises ValueError."""
     local, zone = _local_time_and_zone(value)
-    if name == "date":
-        return local // _DAY_MICROS
     if name == "timestamp" and zone is None:
         if timezone is None:
             raise ValueError("no time zone")
         zone = zone_of(timezone)
-    count = local - _offset_at(local, zone) if name == "timestamp" and zone is not None else local
-    if not -(1 << 63) <= count < 1 << 63:
+    count, bits = (local // _DAY_MICROS, 31) if name == "date" else (local - _offset_at(local, zone) if name == "timestamp" and zone is not None else local, 63)
+    if not -(1 << bits) <= count < 1 << bits:
         raise ValueError("out of range")
     return count
 
