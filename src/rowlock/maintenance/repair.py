@@ -32,7 +32,7 @@ from rowlock.parquet.physical import Doubtful, file_schema, relabelled, rows_sch
 from rowlock.parquet.reading import read_file
 from rowlock.protocol import names, row_tracking, statistics
 from rowlock.protocol.actions import AddFile, RemoveFile
-from rowlock.protocol.features import check_writable
+from rowlock.protocol.features import check_features
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
@@ -91,7 +91,7 @@ def _repaired(state: SharedState, dry_run: bool) -> Repair:
         if step.version in walked.checksums and newest is not None:
             anew[step.version] = checksums.checksum(newest)
     if newest is not None:
-        check_writable(newest.protocol, newest.metadata, store.root)  # a feature that is not known may keep more in a checkpoint than is written anew
+        check_features(newest.protocol, newest.metadata, store.root)  # a feature that is not known may keep more in a checkpoint than is written anew
     damages = [*_checkpoints(store, listed, walked, dry_run), *_checksums(store, walked, anew, dry_run)]
     damages += _last_checkpoint(store, walked, dry_run)
     try:

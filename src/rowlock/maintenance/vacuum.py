@@ -34,7 +34,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, RemoveFile
-from rowlock.protocol.features import check_writable
+from rowlock.protocol.features import check_features
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectMeta, ObjectStore, time_ms
 from rowlock.threads import side_by_side
@@ -124,13 +124,13 @@ def vacuum(
     folder is not listed.
 
     Raises InvalidInput for a negative retention and, with `check_retention`, for one that is shorter than the table's own
-    (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs; UnsupportedFeature for a table that
-    this version cannot write: a feature of writers may have files of its own, as those for Iceberg's readers (PROTOCOL.md, VACUUM Protocol Check).
+    (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs; UnsupportedFeature for a
+    feature of writers that this version does not know: it may have files of its own, as those for Iceberg's readers (PROTOCOL.md, VACUUM Protocol Check).
     """
     with progress.work("VACUUM", log.store.root):
         while True:
             head = log.latest()
-            check_writable(head.protocol, head.metadata, head.table)
+            check_features(head.protocol, head.metadata, head.table)
             try:
                 return _vacuumed(log, head, retention_hours, check_retention, dry_run, only_known, inventory)
             except VersionNotFound:  # a cleanup may have deleted the log up to this version meanwhile

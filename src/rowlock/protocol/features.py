@@ -158,16 +158,21 @@ def check_readable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"column mapping mode {column_mapping_mode(metadata.configuration)}", "read", table)
 
 
-@lru_cache(maxsize=128)  # every transaction asks, mostly of the same definition; a refusal is not cached
-def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
-    """Raises UnsupportedFeature (access 'write' or 'read') naming the first feature that prevents writing this table."""
+def check_features(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
+    """Raises UnsupportedFeature (access 'write' or 'read') naming the first feature of the protocol that this version cannot write, in use or not."""
     check_readable(protocol, metadata, table)
     if protocol.min_writer_version > MAX_WRITER_VERSION:
         raise _refusal(f"writer version {protocol.min_writer_version}", "write", table)
-    schema = parse_schema(metadata.schema_string, table)
     for name in sorted((writer_features(protocol) | reader_features(protocol)) - WRITABLE):
         if name not in _REFUSED_WHILE_ACTIVE:
             raise _refusal(name, "write", table)
+
+
+@lru_cache(maxsize=128)  # every transaction asks, mostly of the same definition; a refusal is not cached
+def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
+    """Raises UnsupportedFeature (access 'write' or 'read') naming the first feature that prevents writing this table."""
+    check_features(protocol, metadata, table)
+    schema = parse_schema(metadata.schema_string, table)
     if problem := _row_tracking_problem(protocol, metadata):
         raise _refusal(f"rowTracking ({problem})", "write", table)
     listed = writer_features(protocol)

@@ -254,17 +254,20 @@ def test_an_inventory_is_no_proof(tmp_path: Path) -> None:
     assert all(p.exists() for p in (*spared, young)) and vacuum(log, inventory=[]).files == ()
 
 
-def test_a_table_that_cannot_be_written_here_is_not_vacuumed(tmp_path: Path) -> None:
+def test_a_table_with_a_feature_that_is_not_known_is_not_vacuumed(tmp_path: Path) -> None:
     """I9: features of writers may have files of their own, such as the metadata that Iceberg's readers need (PROTOCOL.md, VACUUM Protocol Check)."""
     rowlock.append(tmp_path, pa.table({"k": [1]}))
     first = tmp_path / "_delta_log" / f"{0:020}.json"
-    first.write_text(first.read_text().replace('"writerFeatures":[', '"writerFeatures":["icebergCompatV2",'))
+    plain = first.read_text()
+    first.write_text(plain.replace('"writerFeatures":[', '"writerFeatures":["icebergCompatV2",'))
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "v1.metadata.json").write_text("{}")
     age(tmp_path)
     with pytest.raises(UnsupportedFeature, match="icebergCompatV2"):
         vacuum(TableLog(LocalStore(tmp_path)))
     assert (tmp_path / "metadata" / "v1.metadata.json").exists()
+    first.write_text(plain.replace('"configuration":{', '"configuration":{"delta.enableRowTracking":"true",'))
+    assert vacuum(TableLog(LocalStore(tmp_path))).files == ("metadata/v1.metadata.json",), "what else forbids to write a table names no files"
 
 
 def age(folder: Path) -> None:
