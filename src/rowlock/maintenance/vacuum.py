@@ -3,7 +3,7 @@
 Never deleted:
 - data files and deletion vectors of live files, and of files that were removed within the retention;
 - files younger than the retention: a writer may have staged them and not committed yet (I10); the store's clock decides if ours is ahead;
-- the log and everything hidden (names that begin with `_` or `.`), except partition folders and change data;
+- the log and everything hidden (names that begin with `_` or `.`), except partition folders, change data and what killed writers leave;
 - files below another table's folder inside this one.
 
 With an inventory of the folder (VACUUM ... USING INVENTORY) nothing is listed.  It may be old and incomplete, so for each file to be
@@ -20,6 +20,7 @@ import logging
 import math
 import os
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -93,6 +94,8 @@ logger = logging.getLogger("rowlock")
 _HOUR_MS = 3_600_000
 _SKEW_MS = 60_000
 """How far the clocks of this machine and of the store may differ without a warning; some stores cut their times to seconds."""
+_LEFT_BEHIND = re.compile(r"(^|/)(?:rl-[0-9a-f]{8}-[0-9a-f]{4}/_temporary/.*|\.[^/]+\.[0-9a-f-]{36}\.tmp)$")
+"""What killed writers leave under hidden names: files of the tasks of a Spark job, and the unfinished file of a store that is a folder."""
 _NESTED_LOG = "/_delta_log/"
 """Occurs in the keys of another table's log, if that table's folder is inside this one's."""
 
@@ -272,6 +275,6 @@ def _resolved_folder(root: str, folder: str) -> str:
 
 def _is_deletable(meta: ObjectMeta, partitions: set[str]) -> bool:
     """Whether VACUUM may delete the file by its name: a store's key, and not hidden.  A partition folder is never hidden, whatever its column is called."""
-    parts = meta.key.split("/")
+    parts = _LEFT_BEHIND.sub(r"\1left", meta.key).split("/")
     hidden = [p for p in parts if p.startswith(("_", ".")) and not ("=" in p and p.split("=", 1)[0] in partitions)]
     return _is_plain(meta.key) and (not hidden or (hidden == [FOLDER] and parts[0] == FOLDER))

@@ -190,7 +190,7 @@ class HadoopStore(FolderStore):
         for entry in entries:
             key = f"{prefix}/{entry.name}" if prefix else entry.name
             if not entry.is_folder:
-                if not (entry.name.startswith(".") and entry.name.endswith((".tmp", ".claim"))):
+                if not (entry.name.startswith(".") and entry.name.endswith(".claim" if recursive else (".tmp", ".claim"))):
                     yield ObjectMeta(key, entry.size_bytes, entry.modified_ms)
             elif recursive:
                 yield from self._walk(key, True)

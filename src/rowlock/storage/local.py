@@ -302,8 +302,8 @@ class LocalStore(FolderStore):
             if entry.is_dir():
                 if recursive and not entry.is_symlink():  # a link's target may be outside the table
                     yield from self._walk(key, True, start_after)
-            elif entry.name.startswith(".") and entry.name.endswith((".tmp", ".crc")):
-                continue  # this store's temporary file, or the checksum that Hadoop puts beside its files
+            elif entry.name.startswith(".") and entry.name.endswith(".crc" if recursive else (".tmp", ".crc")):
+                continue  # the checksum that Hadoop puts beside its files; this store's temporary file, which VACUUM alone looks for
             elif start_after is None or key > start_after:
                 yield key
 

@@ -270,6 +270,30 @@ def test_a_table_with_a_feature_that_is_not_known_is_not_vacuumed(tmp_path: Path
     assert vacuum(TableLog(LocalStore(tmp_path))).files == ("metadata/v1.metadata.json",), "what else forbids to write a table names no files"
 
 
+def test_what_killed_writers_leave_goes(tmp_path: Path) -> None:
+    """I10: the file that a process was writing, which its store hides, and what the tasks of a Spark job had written, in folders that Hadoop hides."""
+    rowlock.append(tmp_path, pa.table({"k": [1]}))
+    one = clock.new_id()
+    goes = [
+        f".part.parquet.{one}.tmp",
+        f"p=1/.part.parquet.{one}.tmp",
+        *(f"{at}rl-{one[:13]}/_temporary/0/task_1/p=1/part.parquet" for at in ("", "ab/", "_change_data/")),
+    ]
+    stays = [
+        f"_delta_log/.0.json.{one}.tmp",
+        ".mine.tmp",
+        "_temporary/0/part.parquet",
+        f"_mine/rl-{one[:13]}/_temporary/part.parquet",
+        "rl-mine/_temporary/part.parquet",
+    ]
+    for key in (*goes, *stays):
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(b"of nobody")
+    assert vacuum(TableLog(LocalStore(tmp_path))).files == (), "a writer may be at work"
+    age(tmp_path)
+    assert sorted(vacuum(TableLog(LocalStore(tmp_path))).files) == sorted(goes) and all((tmp_path / key).exists() for key in stays)
+
+
 def age(folder: Path) -> None:
     """Makes all files in a folder thirty days older."""
     then = time.time() - 30 * 86_400
