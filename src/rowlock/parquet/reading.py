@@ -19,7 +19,7 @@ from rowlock.exceptions import CorruptLog, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, columns_by_id, columns_in, file_schema, names_in_files, relabelled, spelled_as
-from rowlock.parquet.values import padded, padded_within
+from rowlock.parquet.values import leaves, padded, padded_within
 from rowlock.parquet.variants import has_variant, is_variant_group, with_whole_variants
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
@@ -193,19 +193,13 @@ class _DatesAndTimes:
 
 
 def _check_recent(values: pa.Array, name: str) -> None:
-    type_ = values.type
-    if pa.types.is_struct(type_):
-        for child in values.flatten():
-            _check_recent(child, name)
-    elif pa.types.is_map(type_):
-        _check_recent(values.keys, name)
-        _check_recent(values.items, name)
-    elif is_list(type_):
-        _check_recent(values.values, name)
-    elif pa.types.is_timestamp(type_) or pa.types.is_date32(type_):
-        first, limit = pc.min(values), _GREGORIAN_DAY
-        if pa.types.is_timestamp(type_):
-            first, limit = first.cast(pa.timestamp("us", tz=type_.tz)), _GREGORIAN_MICROS
+    for leaf in leaves(values):
+        if pa.types.is_timestamp(leaf.type):
+            first, limit = pc.min(leaf).cast(pa.timestamp("us", tz=leaf.type.tz)), _GREGORIAN_MICROS
+        elif pa.types.is_date32(leaf.type):
+            first, limit = pc.min(leaf), _GREGORIAN_DAY
+        else:
+            continue
         if first.is_valid and first.value < limit:
             raise Doubtful(f"column {name} holds {first.as_py()}, which may be counted in the calendar of Spark 2", "dates and times in an old calendar")
 

@@ -6,13 +6,14 @@ Of these, spaces at the end that are too many are cut off, and char values are f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.parquet.physical import nullable_type
+from rowlock.protocol.arrow_types import is_list
 from rowlock.protocol.char_varchar import Bound, Inner
 
 
@@ -50,6 +51,16 @@ def bare_type(t: pa.DataType) -> pa.DataType:
 
 def _bare_leaf(t: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(t) else pa.int32() if pa.types.is_date32(t) else pa.binary() if pa.types.is_string(t) else t
+
+
+def leaves(values: Any) -> Iterator[Any]:
+    """The arrays within an array that are not nested; itself where it is not."""
+    t = values.type
+    inner = values.flatten() if pa.types.is_struct(t) else [values.keys, values.items] if pa.types.is_map(t) else [values.values] if is_list(t) else []
+    for part in inner:
+        yield from leaves(part)
+    if not inner:
+        yield values
 
 
 Parts = Callable[[Any], Any] | Mapping[str, Any] | Sequence[Any] | None

@@ -21,7 +21,7 @@ from rowlock import clock, threads
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import file_schema, names_in_files, relabelled, rows_schema, without_void
-from rowlock.parquet.values import stored_values
+from rowlock.parquet.values import leaves, stored_values
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import CALENDAR
@@ -265,17 +265,9 @@ def _is_negative_zero(numbers: pa.Array) -> pa.Array:
     return pa.array((found == 0) & np.signbit(found))
 
 
-def _has_number(column: Any, which: Callable[[Any], Any]) -> bool:
+def _has_number(column: pa.ChunkedArray, which: Callable[[Any], Any]) -> bool:
     """Whether floating-point numbers of a column, or within its values, satisfy `which`."""
-    if isinstance(column, pa.ChunkedArray):
-        return any(_has_number(chunk, which) for chunk in column.chunks)
-    if pa.types.is_floating(column.type):
-        return bool(pc.any(which(column)).as_py())
-    if pa.types.is_map(column.type):
-        return _has_number(column.keys, which) or _has_number(column.items, which)
-    if pa.types.is_list(column.type):
-        return _has_number(column.values, which)
-    return pa.types.is_struct(column.type) and any(_has_number(column.field(n), which) for n in range(column.type.num_fields))
+    return any(pa.types.is_floating(leaf.type) and pc.any(which(leaf)).as_py() for chunk in column.chunks for leaf in leaves(chunk))
 
 
 def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[PartitionValues, pa.Table]]:
