@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from rowlock import arguments, threads
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.versions import SCANS
-from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive, module
+from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive
 from rowlock.protocol.session_settings import PREFIX, SETTINGS, Settings
 
 _SETTINGS = {
@@ -113,12 +113,12 @@ def set_in(spark: Any, name: str, value: str | None) -> None:
 
 
 def make_known(spark: SparkSession) -> None:
-    """Tells Spark of Delta's settings, as delta-spark's JAR does: `spark.conf.get` gives the default of one that nobody set."""
-    spark_sql = module(catalyst(spark).jvm, "org.apache.spark.sql.internal.SQLConf$")
-    for s in SETTINGS.values():
-        if not s.name.endswith("*") and not spark_sql.containsConfigKey(s.whole_name):
-            setting = spark_sql.buildConf(s.whole_name).doc(s.description).stringConf()
-            setting.createOptional() if s.default is None else setting.createWithDefault(s.default)
+    """Tells Spark of Delta's settings, as delta-spark's JAR does: `spark.conf.get` gives the default of one that nobody set.
+
+    One call, on a session that has the classes of rowlock.java.
+    """
+    told = [(s.whole_name, s.description, *(() if s.default is None else (s.default,))) for s in SETTINGS.values() if not s.name.endswith("*")]
+    catalyst(spark).jvm.rowlock.Settings.tell("\n".join(map("\t".join, told)))
 
 
 def session_of_process() -> Any:

@@ -236,9 +236,9 @@ def enable(spark: SparkSession, answers: Answers) -> None:
         serves_delta(spark)
     if is_enabled(spark):
         return
+    classes.load("streams", "scans", *version.sources, "rowlock-beside" if beside else "rowlock")
     if not beside:
         make_known(spark)
-    classes.load("streams", "scans", *version.sources, "rowlock-beside" if beside else "rowlock")
     _connect(spark, classes, answers)
     catalyst(spark).scans = catalyst(spark).jvm.rowlock.Scans
     install(spark, classes)
