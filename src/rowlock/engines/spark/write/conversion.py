@@ -31,6 +31,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import SPARK_VERSION, legacy_calendars
 from rowlock.protocol.partition_values import parse_stored, serialize
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import INTEGER_BITS, DataType, PrimitiveType, StructField as TableField, parse_schema, schema_json, type_name
@@ -249,7 +250,6 @@ def _footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMet
 
 
 def _has_sparks_calendar(footer: pq.FileMetaData) -> bool:
-    """Whether Spark 3 or newer wrote the file, and not in its legacy calendar mode: other writers may count days before 1582 differently."""
+    """Whether Spark wrote the file, and not in the calendar of Spark 2: other writers may count days before 1582 differently."""
     metadata = footer.metadata or {}
-    version = metadata.get(b"org.apache.spark.version", b"").split(b".")[0]
-    return version.isdigit() and int(version) >= 3 and not any(k.startswith(b"org.apache.spark.legacy") for k in metadata)
+    return SPARK_VERSION.encode() in metadata and not legacy_calendars(metadata)[0]

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F
-from pyspark.sql.types import DataType as SparkType, LongType, StructType as SparkStruct
+from pyspark.sql.types import LongType, StructField as SparkField, StructType as SparkStruct
 
 from rowlock import clock
 from rowlock.boundary.effects import Change, StagedFile
@@ -45,26 +45,23 @@ from rowlock.storage.store import ObjectStore, discard
 from rowlock.transaction.state.call import settings
 
 
-def file_column(snapshot: Snapshot, name: str) -> Column:
-    """A column of a DataFrame with the physical name, the physical names of its nested fields and the field ids of data files."""
-    own = without_void(SparkStruct([f for f in table_schema(snapshot).fields if f.name == name]))
-    made = nullable(physical_schema(own, "id"), metadata=True).fields[0]
-    value = reshaped(F.col(quote(name)), *(bare(t) for t in _types(snapshot, name)))
+def _file_columns(snapshot: Snapshot) -> dict[str, Column]:
+    """By logical name, the columns of a DataFrame that data files hold otherwise: all where columns are mapped, else structs with void fields, without these."""
+    mapped = is_mapped(snapshot.metadata.configuration)
+    names = {f.name for f in snapshot.schema.fields if mapped or (isinstance(f.type, StructType) and VOID in type_names(f.type))}
+    return {f.name: _file_column(f, mapped) for f in (table_schema(snapshot).fields if names else ()) if f.name in names}
+
+
+def _file_column(field: SparkField, mapped: bool) -> Column:
+    """A column of a DataFrame; mapped with the physical name, the physical names of its nested fields and the field ids of data files."""
+    stored = next(iter(without_void(SparkStruct([field])).fields), field)
+    value = reshaped(F.col(quote(field.name)), bare(field.dataType), bare(stored.dataType))
+    if not mapped:
+        return value.alias(field.name)
+    made = nullable(physical_schema(SparkStruct([stored]), "id"), metadata=True).fields[0]
     nested = made.dataType.typeName() in ("struct", "array", "map")
     metadata = {**made.metadata, "rowlock.written": True}  # Spark drops an alias that has what a column of the scan has, and the field id of a variant with it
     return (value.cast(made.dataType) if nested else value).alias(made.name, metadata=metadata)
-
-
-def stored_columns(snapshot: Snapshot) -> dict[str, Column]:
-    """By logical name, the columns of a DataFrame that hold void fields in structs, without these."""
-    names = [f.name for f in snapshot.schema.fields if isinstance(f.type, StructType) and VOID in type_names(f.type)]
-    return {n: reshaped(F.col(quote(n)), *(bare(t) for t in _types(snapshot, n))).alias(n) for n in names}
-
-
-def _types(snapshot: Snapshot, name: str) -> tuple[SparkType, SparkType]:
-    """A column's type in the table, and in data files."""
-    own = SparkStruct([f for f in table_schema(snapshot).fields if f.name == name])
-    return own.fields[0].dataType, next((f.dataType for f in without_void(own).fields), own.fields[0].dataType)
 
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
@@ -140,9 +137,9 @@ def write_native(
     prefix = None if within else snapshot.properties.random_prefix_length
     folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + f"rl-{clock.new_id()[:13]}"
     types = {f.name: f.type for f in snapshot.schema.fields}
-    mapped, plain = is_mapped(snapshot.metadata.configuration), stored_columns(snapshot)
+    held = _file_columns(snapshot)
     columns = [
-        folder_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else plain.get(n, F.col(quote(n)))
+        folder_text(n, types[n]).alias(stored[n]) if n in partitions else held.get(n, F.col(quote(n)))
         for n in frame.columns
         if n != POSITION and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
     ]
