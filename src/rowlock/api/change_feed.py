@@ -11,9 +11,9 @@ from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
 from rowlock.conditions import named
 from rowlock.conflict import change_feed
-from rowlock.conflict.change_feed import changed_rows
+from rowlock.conflict.change_feed import changed_rows, refuse_its_columns
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.reading import refuse_its_columns, session_zone
+from rowlock.engines.spark.frames.reading import session_zone
 from rowlock.engines.spark.session.settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.session.connect import ClientStatement, is_connect, quoted
+from rowlock.engines.spark.session.connect import ClientStatement, is_connect
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
 from rowlock.exceptions import UnsupportedFeature
 
@@ -72,21 +72,21 @@ def classic(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P
 def delete(on: Handle, condition: Expression | None, alias: str | None) -> None:
     """DELETE FROM, of the rows for which the condition is true or of all rows."""
     statement = ClientStatement(on.spark, on.path)
-    statement.run(f"DELETE FROM {statement.target}{_named(alias)}{_where(statement, condition)}")
+    statement.run(f"DELETE FROM {statement.target(alias)}{_where(statement, condition)}")
 
 
 def update(on: Handle, condition: Expression | None, assigned: Mapping[Any, Expression], alias: str | None) -> None:
     """UPDATE of the rows for which the condition is true, or of all rows."""
     statement = ClientStatement(on.spark, on.path)
-    statement.run(f"UPDATE {statement.target}{_named(alias)} SET {statement.assignments(assigned)}{_where(statement, condition)}")
+    statement.run(f"UPDATE {statement.target(alias)} SET {statement.assignments(assigned)}{_where(statement, condition)}")
 
 
 def merge(on: Handle, source: DataFrame, condition: Expression, clauses: Clauses, alias: str | None, *, evolves: bool) -> DataFrame:
     """MERGE INTO: the numbers of rows that it changed."""
     statement = ClientStatement(on.spark, on.path, source)
     parts = [
-        f"MERGE {'WITH SCHEMA EVOLUTION ' if evolves else ''}INTO {statement.target}{_named(alias)}",
-        f"USING {{source}}{_named(statement.source_alias)} ON {statement.expression(condition)}",
+        f"MERGE {'WITH SCHEMA EVOLUTION ' if evolves else ''}INTO {statement.target(alias)}",
+        f"USING {statement.source} ON {statement.expression(condition)}",
     ]
     for when, found in (("MATCHED", clauses.matched), ("NOT MATCHED", clauses.not_matched), ("NOT MATCHED BY SOURCE", clauses.not_matched_by_source)):
         parts += [_clause(statement, when, clause) for clause in found]
@@ -107,10 +107,6 @@ def _action(statement: ClientStatement, clause: Clause) -> str:
     if clause.kind == "update":
         return f"UPDATE SET {statement.assignments(values)}"
     return f"INSERT ({', '.join(map(statement.column, values))}) VALUES ({', '.join(map(statement.value, values.values()))})"
-
-
-def _named(alias: str | None) -> str:
-    return "" if alias is None else f" AS {quoted(alias)}"
 
 
 def _where(statement: ClientStatement, condition: Expression | None) -> str:

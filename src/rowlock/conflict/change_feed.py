@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
-from rowlock.exceptions import CorruptLog
+from rowlock.exceptions import CorruptLog, InvalidInput
+from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, Metadata, Protocol, RemoveFile
 from rowlock.protocol.features import writer_features
@@ -21,7 +22,8 @@ FEATURE = "changeDataFeed"
 ENABLED = "delta.enableChangeDataFeed"
 FORMER_NAME = "delta.enableChangeDataCapture"
 FOLDER = "_change_data"
-CHANGE_TYPE = "_change_type"
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+"""What the feed adds to the columns of the table."""
 ChangeType = Literal["insert", "update_preimage", "update_postimage", "delete"]
 
 
@@ -29,6 +31,12 @@ def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether the change data feed is on: the feature is listed and the property is set."""
     name = ENABLED if ENABLED in metadata.configuration else FORMER_NAME
     return FEATURE in writer_features(protocol) and is_true(metadata.configuration, name)
+
+
+def refuse_its_columns(snapshot: Snapshot) -> None:
+    """Raises InvalidInput where the table has a column that the feed adds."""
+    if taken := [n for n in snapshot.schema.names if n.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]:
+        raise InvalidInput(f"The table has a column {taken[0]!r} itself, which the change data feed adds: rename it first", table=snapshot.table)
 
 
 def cdc_action(file: AddFile) -> AddCdcFile:

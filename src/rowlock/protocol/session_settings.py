@@ -15,7 +15,7 @@ from rowlock.conditions import named
 from rowlock.display import nearest
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import SetTransaction
-from rowlock.protocol.delta_properties import DELTA_PROPERTIES, bytes_of, spelled
+from rowlock.protocol.delta_properties import DELTA_PROPERTIES, FEATURE_PREFIX, MIN_READER_VERSION, MIN_WRITER_VERSION, bytes_of, spelled
 
 PREFIX = "spark.databricks.delta."
 DEFAULTS = "properties.defaults."
@@ -243,7 +243,7 @@ _ALL = (
 
 SETTINGS = {s.name: s for s in _ALL}
 """By name, without PREFIX."""
-_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion")
+_PROTOCOL = (MIN_READER_VERSION, MIN_WRITER_VERSION)
 _IGNORES_PROTOCOL = "delta.ignoreProtocolDefaults"
 
 
@@ -288,12 +288,12 @@ class Settings:
         out = {f"delta.{name.removeprefix(DEFAULTS)}": value for name, value in self.given.items() if name.startswith(DEFAULTS)}
         for name, value in out.items():
             known = DELTA_PROPERTIES.get(name)
-            if known is None and not name.startswith("delta.feature."):
+            if known is None and not name.startswith(FEATURE_PREFIX):
                 raise InvalidInput(f"The setting {PREFIX}{DEFAULTS}{name[6:]} has no effect: Delta knows no property {name}{_near(name, DELTA_PROPERTIES)}")
             if known is not None and name not in _PROTOCOL and (problem := known.problem(value)):
                 raise InvalidInput(f"The setting {PREFIX}{DEFAULTS}{name[6:]} = {value!r} is not possible: {problem}")
         if {**out, **spelled(properties)}.get(_IGNORES_PROTOCOL, "").lower() == "true":
-            out = {k: v for k, v in out.items() if k not in _PROTOCOL and not k.startswith("delta.feature.")}
+            out = {k: v for k, v in out.items() if k not in _PROTOCOL and not k.startswith(FEATURE_PREFIX)}
         if (out.get(_PROTOCOL[0], "1"), out.get(_PROTOCOL[1], "2")) == ("1", "2"):
             out = {k: v for k, v in out.items() if k not in _PROTOCOL}
         return {**out, **spelled(properties)}

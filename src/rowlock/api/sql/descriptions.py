@@ -8,7 +8,7 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalog import Name
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, bounded_type, type_text
-from rowlock.engines.spark.frames.answers import answer, partition_types
+from rowlock.engines.spark.frames.answers import answer
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.insert import partition_literal
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
@@ -122,7 +122,8 @@ def partition_columns(target: Target) -> StructType:
     if not snapshot.partition_columns:
         text = "The table is not partitioned, so there is no partition to show"
         raise InvalidInput(text, table=target.path, condition=named("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE", tableName=".".join(target.parts)))
-    return partition_types(snapshot)
+    known = {f.name: f.dataType for f in table_schema(snapshot).fields}
+    return StructType([StructField(n, known[n], True) for n in snapshot.partition_columns])
 
 
 def show_partitions(target: Target, plan: Any) -> DataFrame:

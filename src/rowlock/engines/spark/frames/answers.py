@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, IntegerType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
 from rowlock import display
-from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare
-from rowlock.engines.spark.read.scan import local_frame, rows_frame, table_schema
+from rowlock.engines.spark.catalyst.bridge import arrow_schema
+from rowlock.engines.spark.read.scan import local_frame, rows_frame
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.clustering import cube_of
@@ -213,9 +213,3 @@ def _clustering(snapshot: Snapshot, considered: Sequence[AddFile], out: Rewritte
         "mergedFiles": {"numFiles": len(out.removed), "size": sum(out.removed)},
         "numOutputZCubes": out.bins,
     }
-
-
-def partition_types(snapshot: Snapshot) -> StructType:
-    """The table's partition columns."""
-    known = {f.name: f for f in table_schema(snapshot).fields}
-    return StructType([StructField(n, bare(known[n].dataType), True) for n in snapshot.partition_columns])

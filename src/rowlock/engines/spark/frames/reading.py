@@ -24,7 +24,7 @@ from pyspark.sql.types import BooleanType, DataType, LongType, StringType, Struc
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
 from rowlock.conditions import named
-from rowlock.conflict.change_feed import CHANGE_TYPE, Changed
+from rowlock.conflict.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Changed, refuse_its_columns
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow, with_parts
 from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.evaluator import Evaluator
@@ -121,18 +121,9 @@ def files_of(rows: DataFrame, location: str, table: str) -> list[ObjectMeta]:
     return [ObjectMeta(*row) for row in zip(*(c.to_pylist() for c in found.columns), strict=True)]
 
 
-COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 COLUMNS = (StructField(CHANGE_TYPE, StringType()), StructField(COMMIT_VERSION, LongType()), StructField(COMMIT_TIMESTAMP, TimestampType()))
-"""What the feed adds to the columns of the table."""
 _T = TypeVar("_T")
 _TYPE = "__rowlock_type"
-
-
-def refuse_its_columns(snapshot: Snapshot) -> None:
-    """Raises InvalidInput where the table has a column that the feed adds."""
-    added = [f.name for f in COLUMNS]
-    if taken := [n for n in snapshot.schema.names if n.lower() in added]:
-        raise InvalidInput(f"The table has a column {taken[0]!r} itself, which the change data feed adds: rename it first", table=snapshot.table)
 
 
 def each_file_once(items: Iterable[_T], path_of: Callable[[_T], str]) -> list[list[_T]]:

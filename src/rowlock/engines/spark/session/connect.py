@@ -143,10 +143,14 @@ class ClientStatement:
         self._parameters: dict[str, Column] = {}
         self._plans = set() if source is None else set(_plan_ids(source._plan))
 
+    def target(self, alias: str | None) -> str:
+        """The table as SQL names it, and what expressions call it."""
+        return f"delta.{quoted(self._table)}" + ("" if alias is None else f" AS {quoted(alias)}")
+
     @property
-    def target(self) -> str:
-        """The table as SQL names it."""
-        return f"delta.{quoted(self._table)}"
+    def source(self) -> str:
+        """The source as SQL names it, and what expressions call it."""
+        return f"{{source}} AS {quoted(self.source_alias)}"
 
     @property
     def source_alias(self) -> str:
