@@ -250,3 +250,13 @@ def test_columns_of_the_same_name_and_type_keep_their_ids(tmp_path: Path) -> Non
     assert after["a",] == before["a",] and after["s", "y"] == before["s", "y"] and rowlock.to_arrow(path).to_pylist() == rows.to_pylist()
     given = [number for number, _ in {*before.values(), *between.values(), *after.values()}]
     assert sorted(given) == list(range(1, len(given) + 1))
+
+
+def test_a_replaced_table_with_manifests_has_no_deletion_vectors(tmp_path: Path) -> None:
+    """As one that is made: a manifest cannot say which rows of a file are deleted."""
+    given = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    table(tmp_path)
+    state, schema = state_of(LocalStore(tmp_path)), schema_json(StructType((StructField("id", LONG),)))
+    assert state.refresh().metadata.configuration == {"delta.enableDeletionVectors": "true"}
+    replace_table(state, creation.new_metadata(schema, (), given), properties=given)
+    assert state.refresh().metadata.configuration == given

@@ -21,7 +21,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking, schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.column_values import with_marks_of
-from rowlock.protocol.properties import PROTECTION
+from rowlock.protocol.properties import MANIFESTS, PROTECTION, is_true
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.head_commit import HeadActions, StagedFiles, commit_from_head
@@ -115,7 +115,8 @@ def replace_table(
         if len(head.files):
             refuse_on_append_only(head, "replace the table")
         adds = rows.under(new := column_mapping.with_column_ids(column_mapping.keeping_ids(metadata, head.metadata), clock.new_id), head)
-        retained = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
+        left_out = {*given, *(["delta.enableDeletionVectors"] if is_true(given, MANIFESTS) else ())}  # a manifest cannot say which rows are deleted
+        retained = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in left_out}
         configuration = row_tracking.with_column_names({**new.configuration, **retained}, clock.new_id)
         fresh = with_marks_of(replace(new, id=head.metadata.id, configuration=configuration), head.metadata, head.table)
         protocol, fresh = creation.protocol_for(fresh, clustered=bool(cluster_by)), creation.stored(fresh)
