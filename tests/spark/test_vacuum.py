@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import rowlock
 from rowlock import DeltaTable
 from rowlock.cli.main import app
+from rowlock.engines.spark.frames.reading import files_of
 from rowlock.exceptions import InvalidInput, WrongType
 from spark.support import data_files, make, read, take_route
 
@@ -55,6 +56,7 @@ def test_what_goes_and_what_stays(spark: SparkSession, table_path: str, monkeypa
     left = {os.path.relpath(os.path.join(d, n), table_path) for d, _, names in os.walk(table_path) for n in names if "_delta_log" not in d}
     assert {p for p in left if "left" in p} == set(), "files of nobody are gone, in partition folders too"
     assert {"staged.parquet", ".kept", "_hidden/kept.parquet", "_rowlock/kept.json"} <= left
+    assert not [p for p in left if p.endswith("_SUCCESS")], "Spark's writer leaves none"
     assert (outside / "mine.parquet").exists(), "what lies behind a link is not of this table"
     assert live <= data_files(table_path)
     assert sorted(os.listdir(f"{table_path}/_delta_log")) == log
@@ -96,6 +98,14 @@ def test_a_writer_in_flight_keeps_what_it_staged(spark: SparkSession, table_path
         txn.update("id < 30", {"v": "-1"})
         DeltaTable.forPath(spark, table_path).vacuum()
     assert sum(r["v"] == -1 for r in rowlock.read(spark, table_path).collect()) == 30
+
+
+def test_an_inventory_names_a_bucket_as_hadoop_does(spark: SparkSession) -> None:
+    """Nothing went where it said s3a, as Spark does, for Rowlock says s3."""
+    names = ("s3a://b/t/x y", "s3://b/t/p=1/z", "s3n://b/t/w", "s3a://b/tt/x", "gs://b/t/x")
+    rows = spark.createDataFrame([(name, 1, False, 5) for name in names], "path string, length long, isDir boolean, modificationTime long")
+    assert sorted(m.key for m in files_of(rows, "s3://b/t", "t")) == ["p=1/z", "w", "x y"]
+    assert [m.key for m in files_of(rows, "gs://b/t", "t")] == ["x"]
 
 
 def test_on_the_command_line(spark: SparkSession, table_path: str) -> None:

@@ -36,6 +36,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.paths import SCHEME_ALIASES
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import MERGE_SCHEMA
@@ -116,8 +117,10 @@ def files_of(rows: DataFrame, location: str, table: str) -> list[ObjectMeta]:
         text = f"An inventory has the columns {wanted}; this one has {rows.schema.simpleString()[7:-1]}"
         raise InvalidInput(text, table=table, condition=named("DELTA_INVALID_INVENTORY_SCHEMA", expectedSchema=wanted))
     is_file = ~F.col("isDir") & F.col("length").isNotNull() & F.col("modificationTime").isNotNull()
-    below = rows.where(F.startswith(F.col("path"), F.lit(f"{location}/")) & is_file)
-    found = to_arrow(below.select(F.substring("path", len(location) + 2, 2**31 - 1).alias("path"), "length", "modificationTime"))
+    others = "|".join(other for other, scheme in SCHEME_ALIASES.items() if location.startswith(f"{scheme}:"))  # Hadoop says s3a
+    path = F.regexp_replace("path", f"^({others}):", location.partition(":")[0] + ":") if others else F.col("path")
+    below = rows.where(F.startswith(path, F.lit(f"{location}/")) & is_file)
+    found = to_arrow(below.select(F.substring(path, len(location) + 2, 2**31 - 1).alias("path"), "length", "modificationTime"))
     return [ObjectMeta(*row) for row in zip(*(c.to_pylist() for c in found.columns), strict=True)]
 
 

@@ -146,6 +146,7 @@ def write_native(
     address = stored_position() if POSITION in frame.columns else []
     writer = frame.select(*columns, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
     writer = writer.option("spark.sql.variant.inferShreddingSchema", snapshot.properties.shreds_variants)
+    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", False)  # no file _SUCCESS, which VACUUM would leave there
     if has_ambiguous_names(snapshot.schema):
         writer = writer.option("parquet.enable.dictionary", "false")
     if max_records is not None:
