@@ -17,7 +17,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder  # files in the order of their
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties settings docs release versions dbt structure mutants fuzz servers swarm differential delta-docs clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-run long-forms conflict-cases delta-suite matrix properties settings docs release versions dbt structure mutants fuzz servers swarm differential delta-docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -77,6 +77,9 @@ endif
 
 soak-ci: $(VENV)/.classes  ## a fixed part of the long forms, for before a change is taken: one in $(SOAK_ONE_IN), and eight times as many of those marked `ci`
 	$(PYTHON) -m pytest -m soak --soak-one-in $(SOAK_ONE_IN) --numprocesses $(WORKERS) $(BY_FILE) --durations 40 $(ARGS)
+
+long-run: $(VENV)/.test  ## ten thousand commits by six processes, with OPTIMIZE, VACUUM, checkpoints and cleanup of the log (ARGS="--commits 2000 --retention 60")
+	$(PYTHON) tests/tools/long_run.py $(ARGS)
 
 long-forms: $(VENV)/.test  ## writes the list in docs/tests.md: what `make test` leaves to `make soak`, and why
 	$(PYTHON) tests/tools/long_forms.py

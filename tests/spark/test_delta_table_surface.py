@@ -471,6 +471,8 @@ def test_a_source_with_two_columns_of_one_name(spark, four, table_path, clause):
     merge = getattr(four.alias("t").merge(spark.sql("SELECT 'a' key, 7 VALUE, 8 value").alias("s"), "t.key = s.key AND s.key = 'a'"), clause)()
     with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"), unchanged(table_path):
         merge.execute()
+    with pytest.raises(AnalysisException, match="DELTA_DUPLICATE_COLUMNS_FOUND"), unchanged(table_path):
+        merge.withSchemaEvolution().execute()
 
 
 def test_a_source_with_two_columns_that_differ_by_case(spark, four, table_path):

@@ -20,6 +20,7 @@ from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.schema import parse_schema
+from rowlock.protocol.schema_fit import check_names
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.transaction import Planned
 
@@ -289,6 +290,8 @@ class DeltaMergeBuilder:
 
     def _executed(self, evolves: bool, pinned: list[Any]) -> DataFrame:
         clauses, new = self._clauses.evolving() if evolves else self._clauses, list[str]()
+        if evolves:
+            check_names(self._source.columns, self._handle.path)
 
         def wider(snapshot: Snapshot) -> Metadata:
             found = widened_metadata(snapshot, clauses.columns_set(self._source, self._alias), casts=True) if evolves else snapshot.metadata

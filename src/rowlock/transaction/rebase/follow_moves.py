@@ -4,13 +4,13 @@ OPTIMIZE changes no row.  If the winner's remove actions record where each input
 the staged addresses are translated and no row is read.  What cannot be followed (another engine's compaction, counts that
 do not match) is left to the rebase, whose result is the same without this module.
 
-Of a compaction of our own those bins are dropped whose input files another writer compacted first.
+Of a compaction of our own those bins are dropped of which another writer compacted an input file first.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -163,17 +163,23 @@ def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
     return replace(block, provenance=origin)
 
 
-def drop_overlapping_bins(program: Program, effects: Effects, touched: Set[str], after: Mapping[str, AddFile]) -> Effects:
-    """The effects without bins that have an input file which is no longer live.
+def drop_overlapping_bins(program: Program, effects: Effects, winners: Sequence[Commit], after: Mapping[str, AddFile], *, vectors: bool) -> Effects:
+    """The effects without bins of which winners compacted an input file, and without those that have fewer than two left.
 
-    `touched` are the paths that winners added or removed, `after` the files among them that are live at the head.
+    `after` are the files that the winners touched and that are live at the head.  Rows of other input files that are gone leave the output by a
+    deletion vector; where the table has none (`vectors`) the bin is dropped, since its output would be copied while others wait.
     """
     move = next((s for s in program if s.kind == "move"), None)
     if move is None:
         return effects
-    groups = move.only
-    lost = {n for n, group in enumerate(groups) if any(p in touched and p not in after for p in group)}
+    gone = {r.path: r.data_change for w in winners for r in w.removes if r.path not in after}
+    lost = {n for n, group in enumerate(move.only) if any(p in gone for p in group) and not _stays(group, gone, effects, vectors=vectors)}
     if not lost:
         return effects
-    paths = {p for n in lost for p in groups[n]}
+    paths = {p for n in lost for p in move.only[n]}
     return Effects({p: t for p, t in effects.tombstones.items() if p not in paths}, tuple(b for b in effects.blocks if b.group not in lost), effects.counts)
+
+
+def _stays(group: Sequence[str], gone: Mapping[str, bool], effects: Effects, *, vectors: bool) -> bool:
+    """Whether a bin is still worth its commit; `gone` says of input files that are no longer live whether their rows were changed, and not just moved."""
+    return vectors and all(gone.get(p, True) for p in group) and sum(p in effects.tombstones and p not in gone for p in group) > 1

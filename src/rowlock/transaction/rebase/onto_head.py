@@ -33,7 +33,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.column_values import goes_back
-from rowlock.protocol.features import check_writable
+from rowlock.protocol.features import check_writable, vectors_allowed
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.rebase import cell_merge, fail_policy, log_chain
 from rowlock.transaction.rebase.follow_moves import drop_overlapping_bins, follow_moves
@@ -176,7 +176,7 @@ def _rebase_rows(txn: Pending, attempt: Attempt, winners: list[Commit], head: Sn
         if txn.reads_table and needed is delta:
             _check_reads(txn, passed, delta, head)
         delta = needed
-    effects = drop_overlapping_bins(txn.program, staged.effects, paths, after)
+    effects = drop_overlapping_bins(txn.program, staged.effects, winners, after, vectors=vectors_allowed(head.protocol, head.metadata))
     relevant = _without_skipped_files(txn, delta)
     done = rebase(effects, txn.program, relevant, engine=txn.table.statement_engine, snapshot=head)
     attempt.conflicts += _conflicts_by_winner(passed, relevant, effects)
