@@ -52,6 +52,7 @@ class Streamed:
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self.schema = reader.schema
         self._reader, self._is_taken = reader, False
+        self._failed: Exception | None = None
         self._kept, self._left_bytes = list[pa.Table](), limits().stream_kept_bytes
 
     def tables(self) -> Iterator[pa.Table]:
@@ -62,14 +63,18 @@ class Streamed:
         if not self._is_taken:
             self._reader, self._is_taken = _taken(self._reader), True
         if self._left_bytes < 0:
-            text = "The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table"
-            raise InvalidInput(text)
+            text = "The rows came from a stream that has been read, and must be staged again, since the table was changed or the stream failed: give them as a new reader, or as a table"
+            raise InvalidInput(text) from self._failed
         yield from self._kept
-        for batch in self._reader:
-            table = pa.Table.from_batches([batch])
-            self._left_bytes -= table.nbytes
-            self._kept = [*self._kept, table] if self._left_bytes >= 0 else []
-            yield table
+        try:
+            for batch in self._reader:
+                table = pa.Table.from_batches([batch])
+                self._left_bytes -= table.nbytes
+                self._kept = [*self._kept, table] if self._left_bytes >= 0 else []
+                yield table
+        except Exception as e:  # not of those who ask for the rows: nothing more comes from it
+            self._failed, self._left_bytes = e, -1
+            raise
 
 
 Rows = Held | Streamed

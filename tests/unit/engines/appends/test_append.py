@@ -309,6 +309,19 @@ def test_a_stream_of_which_a_part_was_read_is_read_on_where_its_rows_are_staged_
     assert rows(path) == [(None, n) for n in range(4)]
 
 
+def test_what_came_of_a_stream_that_failed_is_not_appended(path: str) -> None:
+    """Also where it fails by an error after which a statement is run again by itself, as of a table that the rows are read from."""
+    rowlock.append(path, numbers(1))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": pa.array([2])})
+        raise MetadataChangedException("of another table")
+
+    with pytest.raises(InvalidInput, match="the stream failed") as e:
+        rowlock.append(path, pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches()))
+    assert isinstance(e.value.__cause__, MetadataChangedException) and rows(path) == [(1,)]
+
+
 class Once(Observer):
     """Does something when a transaction comes to a phase for the first time."""
 
