@@ -345,13 +345,14 @@ def test_random_histories_of_another_engine(make: Make, seed: int) -> None:
     assert values(bank[1]) == expected and values(bank[0])[1] == 90
 
 
-def test_a_table_that_another_engine_replaced_meanwhile(bank: Bank) -> None:
+@pytest.mark.parametrize("columns", [[("k", "string", True), ("v", "long", True)], [("k", "long", True), ("v", "long", True), ("must", "long", False)]])
+def test_a_table_that_another_engine_replaced_meanwhile(bank: Bank, columns: list[tuple[str, str, bool]]) -> None:
     """Its part is void there: the files that were written do not fit the new columns."""
     foreign = Foreign(bank[1])
 
     def put() -> None:
         head = foreign.table.state.look()
-        schema = schema_string([("k", "string", True), ("v", "long", True)])
+        schema = schema_string(columns)
         data = serialize_commit(CommitInfo({"operation": "REPLACE TABLE"}), metadata=replace(head.metadata, schema_string=schema))
         assert foreign.table.state.log.put(head.version + 1, data)
 

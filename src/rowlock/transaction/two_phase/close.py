@@ -312,7 +312,7 @@ def _as_staged(staged: Commit, head: Snapshot) -> FileActions:
 def _fits(base: Snapshot, head: Snapshot) -> bool:
     """Whether files that were written for `base` can be files of `head`: not where another engine replaced the table's columns meanwhile."""
     before = {f.physical_name: f.type for f in base.schema.fields}
-    return base.partition_columns == head.partition_columns and all(before.get(f.physical_name, f.type) == f.type for f in head.schema.fields)
+    return base.partition_columns == head.partition_columns and all(before.get(f.physical_name, f.nullable and f.type) == f.type for f in head.schema.fields)
 
 
 @dataclass(frozen=True, slots=True)
