@@ -118,7 +118,7 @@ _ALL = (
     _works(
         "optimizeWrite.enabled", "boolean", None, "Rows that Spark writes are shuffled first, so that each partition gets few files; the property else", "write"
     ),
-    _works("optimizeWrite.binSize", "integer", "512", "How many MB of shuffled rows go into one file", "write"),
+    _works("optimizeWrite.binSize", "bytes", "512", "How many MB of shuffled rows go into one file, or a size such as 1g", "write"),
     _works("autoCompact.enabled", "boolean", None, "Small files are compacted after a commit of rows; the property else", *ROWS),
     _works("autoCompact.minNumFiles", "integer", "50", "So many small files of a partition are compacted", *ROWS),
     _works("autoCompact.maxFileSize", "bytes", "134217728", "The size up to which files are packed", *ROWS),

@@ -87,3 +87,9 @@ def test_what_a_statement_sets_wins_over_the_defaults_of_the_session() -> None:
     assert Settings({f"{DEFAULTS}minReaderVersion": "1", f"{DEFAULTS}minWriterVersion": "2"}).table_defaults({}) == {}
     with pytest.raises(InvalidInput, match=f"{DEFAULTS}appendOnly = 'maybe' is not possible: allowed are true, false"):
         Settings({f"{DEFAULTS}appendOnly": "maybe"}).table_defaults({})
+
+
+@pytest.mark.parametrize("size", ["64", "64m", "1GB"])
+def test_the_size_of_optimized_writes_may_have_a_unit(size: str) -> None:
+    """As Delta has it, which counts in MB where there is none: one with a unit was refused."""
+    assert Settings({"optimizeWrite.binSize": size}).text("optimizeWrite.binSize") == size

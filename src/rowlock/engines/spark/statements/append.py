@@ -129,8 +129,8 @@ def append_blocks(
     if settings().flag("optimizeWrite.enabled", snapshot.properties.optimizes_writes):
         for name, value in _OPTIMIZED.items():
             session.conf().set(name, value)
-        megabytes = settings().text("optimizeWrite.binSize")
-        session.conf().set("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{megabytes}m")
+        size = (settings().text("optimizeWrite.binSize") or "").strip()
+        session.conf().set("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{size}m" if size.isdecimal() else size)
         own = own.hint("rebalance", *[F.col(quote(c)) for c in snapshot.partition_columns])
     files = [f for _, f in write_native(own, evaluator.store, snapshot, max_records=max_records)]
     return [written_block(evaluator, "appended", 0, files, snapshot, generated=gives_generated)] if files else []
