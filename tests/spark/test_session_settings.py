@@ -242,6 +242,10 @@ def test_settings_of_sparks_files_are_refused_where_they_would_change_values_and
     with settings(spark, {"spark.sql.files.maxRecordsPerFile": "1"}):
         rowlock.write(row.union(row), table_path)
     assert len(head(table_path).files) == before + 2
+    with settings(spark, {"spark.sql.files.maxRecordsPerFile": "-1"}):  # no limit, as Spark has it: rows were lost
+        rowlock.write(row.union(row), table_path)
+        rowlock.sql(spark, f"OPTIMIZE delta.`{table_path}`")
+    assert (len(head(table_path).files), rowlock.read(spark, table_path).count()) == (1, before + 4)
     arguments._warned.clear()
     for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
         with settings(spark, {name: "true"}), pytest.warns(SettingWarning, match=f"{name} = true has no effect"):
@@ -337,7 +341,7 @@ def test_rows_are_shuffled_before_they_are_written_where_that_is_asked(spark: Sp
         with limited(append_driver_bytes=1):
             rowlock.write(rows, f"{tmp_path}/{n}", partition_by="p", **how)
         assert rowlock.read(spark, f"{tmp_path}/{n}").count() == 40
-    with settings(spark, {"optimizeWrite.enabled": "true"}), limited(append_driver_bytes=1):
+    with settings(spark, {"optimizeWrite.enabled": "true", "optimizeWrite.binSize": "64MB"}), limited(append_driver_bytes=1):
         rowlock.write(rows, f"{tmp_path}/3", partition_by="p")
         rowlock.write(rows, f"{tmp_path}/4", partition_by="p", optimize_write=False)
     assert [len(head(f"{tmp_path}/{n}").files) for n in range(5)] == [8, 2, 2, 2, 8]
@@ -394,3 +398,12 @@ def test_scans_are_the_same_where_spark_would_read_parquet_by_its_newer_sources(
         assert read(spark, table_path) == [(1, 1), (4, 2), (5, 1)]
         table.optimize().executeCompaction()
         assert read(spark, table_path) == [(1, 1), (4, 2), (5, 1)]
+
+
+def test_text_reaches_the_jvm_as_the_session_takes_it(spark: SparkSession, table_path: str) -> None:
+    """The JVM read the offsets of text as numbers of twice the length, and ended by a signal."""
+    t = make(spark, table_path, [(1,)], "id int")
+    wanted = t.history().collect()
+    with settings(spark, {"spark.sql.execution.arrow.useLargeVarTypes": "true"}):
+        assert t.history().collect() == wanted
+        assert rowlock.sql(spark, f"OPTIMIZE delta.`{table_path}`").first()["path"].endswith(Path(table_path).name)  # type: ignore[index]

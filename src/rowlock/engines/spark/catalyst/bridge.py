@@ -207,7 +207,7 @@ class Catalyst:
         return self.local_node(attributes, plan.data(), False, self.none)
 
     def frame_of(self, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
-        """Rows on the driver as a JVM Dataset, without pyspark's conversions."""
+        """Rows on the driver as a JVM Dataset, without pyspark's conversions.  The JVM is told no types: text that is not as long as the session says ends it."""
         batches = self.array_list(batch.serialize().to_pybytes() for batch in table.combine_chunks().to_batches(max_chunksize=64_000))
         return self.frames.toDataFrame(self.converters.asScala(batches.iterator()), schema_json, session)
 
@@ -371,28 +371,28 @@ def bare(t: DataType) -> DataType:
     return with_parts(t, bare, lambda f: StructField(f.name, bare(f.dataType), f.nullable))
 
 
-def normalized(table: pa.Table) -> pa.Table:
-    """Timestamps with any time zone as UTC (the same instants), large strings as strings."""
-    fields = [pa.field(f.name, _normal_type(f.type), nullable=True) for f in table.schema]
+def normalized(table: pa.Table, *, large: bool = False) -> pa.Table:
+    """Timestamps with any time zone as UTC (the same instants), large strings as strings; with `large` the other way round."""
+    fields = [pa.field(f.name, _normal_type(f.type, large), nullable=True) for f in table.schema]
     schema = pa.schema(fields)
     return table if schema.equals(table.schema) else table.cast(schema)
 
 
-def _normal_type(t: pa.DataType) -> pa.DataType:
+def _normal_type(t: pa.DataType, large: bool = False) -> pa.DataType:
     if pa.types.is_timestamp(t):
         return pa.timestamp("us", tz="UTC" if t.tz else None)
-    if pa.types.is_large_string(t):
-        return pa.string()
-    if pa.types.is_large_binary(t):
-        return pa.binary()
-    if is_variant(t):
+    if pa.types.is_string(t) or pa.types.is_large_string(t):
+        return pa.large_string() if large else pa.string()
+    if pa.types.is_binary(t) or pa.types.is_large_binary(t):
+        return pa.large_binary() if large else pa.binary()
+    if is_variant(t) and not large:
         return VARIANT
     if pa.types.is_struct(t):
-        return pa.struct([pa.field(f.name, _normal_type(f.type), True) for f in t])
+        return pa.struct([pa.field(f.name, _normal_type(f.type, large), True) for f in t])
     if pa.types.is_list(t) or pa.types.is_large_list(t):
-        return pa.list_(pa.field("element", _normal_type(t.value_type), True))
+        return pa.list_(pa.field("element", _normal_type(t.value_type, large), True))
     if pa.types.is_map(t):
-        return pa.map_(_normal_type(t.key_type), _normal_type(t.item_type))
+        return pa.map_(_normal_type(t.key_type, large), _normal_type(t.item_type, large))
     return t
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
 from rowlock.caches import PATHS, VECTORS, Cache
-from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, bare, catalyst, fields_by_name, nullable, with_parts
+from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, bare, catalyst, fields_by_name, normalized, nullable, with_parts
 from rowlock.engines.spark.catalyst.types import marked, padded
 from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.connect import is_connect
@@ -269,7 +269,8 @@ def local_frame(spark: SparkSession, table: pa.Table, schema: StructType | None 
     schema = schema or StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
     if is_connect(spark):
         return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist(maps_as_pydicts="strict")], schema)
-    return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
+    large = str(spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")).lower() == "true"
+    return DataFrame(catalyst(spark).frame_of(normalized(table, large=True) if large else table, schema.json(), spark._jsparkSession), spark)
 
 
 def rows_frame(spark: SparkSession, columns: StructType, rows: Iterable[Sequence[Any]]) -> DataFrame:

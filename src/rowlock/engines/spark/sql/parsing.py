@@ -207,8 +207,7 @@ class ScalarSubqueries:
         self.frames.append(frame)
         if not rows.num_rows:
             return bridge.literal.create(None, bridge.data_type.fromJson(one.schema["value"].dataType.json()))
-        local = bridge.frame_of(rows, one.schema.json(), self._nodes.spark._jsparkSession).queryExecution().analyzed()
-        held = bridge.struct_literal(local.data().apply(0), bridge.data_type.fromJson(one.schema.json()))
+        held = bridge.struct_literal(analyzed(local_frame(self._nodes.spark, rows, one.schema)).data().apply(0), bridge.data_type.fromJson(one.schema.json()))
         return bridge.struct_field(held, 0, bridge.none)  # a struct's value stays in the JVM: a number of its own would lose its type on the way
 
     def _refused(self, what: str, condition: str, **parameters: object) -> StatementRefused:
