@@ -21,8 +21,10 @@ from rowlock.protocol import names
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.features import check_readable
+from rowlock.protocol.names import LogFile
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.threads import side_by_side
 
 
 def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool] | None = None) -> Commit | None:
@@ -126,20 +128,22 @@ def _keys(commit: Commit) -> list[tuple[str, str | None]]:
 
 
 def _batches(store: ObjectStore, segment: Segment, first: Commit | None) -> Iterator[list[Commit]]:
-    """The commits of the segment, of which the first has been read."""
-    batch: list[Commit] = []
-    size = 0
-    for n, file in enumerate(segment.commits):
-        commit = read_commit(store, file.version) if n else first
+    """The commits of the segment, of which the first has been read; those of a batch are asked for side by side where a request takes time."""
+
+    def read(file: LogFile) -> Commit:
+        commit = first if file is segment.commits[0] else read_commit(store, file.version)
         if commit is None:
             raise CorruptLog("a commit file that the log listed no longer exists", table=store.root, version=file.version, file=file.key)
-        batch.append(commit)
-        size += commit.size_bytes
-        if size > limits().replay_batch_bytes:
-            yield batch
+        return commit
+
+    batch: list[LogFile] = []
+    size = 0
+    for file in segment.commits:
+        batch.append(file)
+        size += file.size_bytes
+        if size > limits().replay_batch_bytes or file is segment.commits[-1]:
+            yield side_by_side(read, batch, limits().request_threads) if store.is_remote else [*map(read, batch)]
             batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _apply(state: CheckpointState, commit: Commit) -> None:

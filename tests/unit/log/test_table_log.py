@@ -474,6 +474,16 @@ def test_commits_are_asked_for_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
     assert [c.version for c in log.history()] == [3, 2, 1, 0] and [v for v, _ in log.commit_times(newest)] == [0, 1, 2, 3]
 
 
+def test_a_new_process_asks_a_bucket_for_commits_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, meeting = MemoryStore(), threading.Barrier(2, timeout=20)
+    create(TableLog(store))
+    grow(TableLog(store), 4)
+    later, get_tagged = {names.commit_key(v) for v in range(1, 5)}, store.get_tagged
+    monkeypatch.setattr(type(store), "is_remote", True)
+    monkeypatch.setattr(store, "get_tagged", lambda key: (key in later and meeting.wait(), get_tagged(key))[1])
+    assert TableLog(store).latest().version == 4
+
+
 def test_a_hint_between_checkpoints_hides_no_version() -> None:
     """I9: `_last_checkpoint` may be older than the checkpoints that are there; a version before these is built from the commits."""
     log = TableLog(MemoryStore())
