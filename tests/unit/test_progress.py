@@ -154,7 +154,7 @@ def test_what_runs_long_says_where_it_is(screen: Recorder, tmp_path: Path, monke
         said.append(" ".join(map(str, parts)))
 
     monkeypatch.setattr(progress.Work, "step", lambda self, text: heard(self._title, text))
-    monkeypatch.setattr(progress.Work, "count", lambda self, done, total, unit: heard(self._title, done, total, unit))
+    monkeypatch.setattr(progress.Work, "one_more", lambda self, total, unit: heard(self._title, "one more of", total, unit))
     rowlock.append(str(tmp_path), pa.table({"id": [1]}))
     rowlock.append(str(tmp_path), pa.table({"id": [2]}))
     (tmp_path / "stray.parquet").write_bytes(b"x")
@@ -162,7 +162,7 @@ def test_what_runs_long_says_where_it_is(screen: Recorder, tmp_path: Path, monke
     vacuum(TableLog(LocalStore(tmp_path)))
     place = str(tmp_path) if len(str(tmp_path)) <= 60 else f"…{str(tmp_path)[-59:]}"
     assert [f"append to {place} {step}" for step in ("staging", "committing", "tidying up the log")] == [s for s in said if s.startswith("append")][-3:]
-    assert said[-3:] == [f"VACUUM {place} listing files", f"VACUUM {place} deleting", f"VACUUM {place} 1 1 files"]
+    assert said[-3:] == [f"VACUUM {place} listing files", f"VACUUM {place} deleting", f"VACUUM {place} one more of 1 files"]
 
 
 def test_simulated_time_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ SOURCES = {
     "scans": "rowlock.Scans",
     "saved": "rowlock.Saved",
     "rowlock": "rowlock.Statement",
+    "settings": "rowlock.Settings",
     "hadoop": "rowlock.Hadoop",
 }
 """The files of Java source, in their order, and a class of each.  They lie beside the modules that use them."""

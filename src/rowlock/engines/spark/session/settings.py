@@ -115,7 +115,7 @@ def set_in(spark: Any, name: str, value: str | None) -> None:
 def make_known(spark: SparkSession) -> None:
     """Tells Spark of Delta's settings, as delta-spark's JAR does: `spark.conf.get` gives the default of one that nobody set.
 
-    One call, on a session that has the classes of rowlock.java.
+    One call, on a session that has the classes of settings.java.
     """
     told = [(s.whole_name, s.description, *(() if s.default is None else (s.default,))) for s in SETTINGS.values() if not s.name.endswith("*")]
     catalyst(spark).jvm.rowlock.Settings.tell("\n".join(map("\t".join, told)))

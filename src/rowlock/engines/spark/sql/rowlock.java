@@ -5,7 +5,6 @@
 package rowlock;
 
 import java.util.List;
-import org.apache.spark.internal.config.TypedConfigBuilder;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
@@ -47,7 +46,6 @@ import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
-import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
@@ -329,21 +327,6 @@ public class Guard extends scala.runtime.AbstractFunction1 {
         if (writes && !(node instanceof Statement) && !Bridge.harmless.contains(name)) Bridge.call("check", new Object[] { session, node });
         java.util.Iterator children = CollectionConverters.asJava(node.children()).iterator();
         while (children.hasNext()) look((LogicalPlan) children.next());
-    }
-}
-
-/** Delta's settings, as Spark is told of them. */
-public class Settings {
-    /** Each in a line: its name, what it does and its default, if it has one, with tabs between them.  Those that Spark knows stay as they are. */
-    public static void tell(String settings) {
-        String[] lines = settings.split("\n");
-        for (int n = 0; n < lines.length; n++) {
-            String[] parts = lines[n].split("\t", -1);
-            if (SQLConf$.MODULE$.containsConfigKey(parts[0])) continue;
-            TypedConfigBuilder setting = SQLConf$.MODULE$.buildConf(parts[0]).doc(parts[1]).stringConf();
-            if (parts.length > 2) setting.createWithDefault(parts[2]);
-            else setting.createOptional();
-        }
     }
 }
 

@@ -238,6 +238,7 @@ def enable(spark: SparkSession, answers: Answers) -> None:
         return
     classes.load("streams", "scans", *version.sources, "rowlock-beside" if beside else "rowlock")
     if not beside:
+        classes.load("settings")
         make_known(spark)
     _connect(spark, classes, answers)
     catalyst(spark).scans = catalyst(spark).jvm.rowlock.Scans
