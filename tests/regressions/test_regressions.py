@@ -23,6 +23,12 @@ def test_all_are_named() -> None:
     assert all(("why" in r) != ("tests" in r and "edits" in r) for r in REGRESSIONS.values())
 
 
+def test_all_are_there_with_their_parameters() -> None:
+    """One that is not ends `make mutants` before it begins."""
+    code, said = mutants.run_tests(mutants.ROOT / "src", ["--collect-only", *(t for r in REGRESSIONS.values() for t in r.get("tests", ()))])
+    assert code == mutants.PASSED, said
+
+
 def _tests_in(file: Path) -> set[str]:
     return {n.name for n in ast.parse(file.read_text()).body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")}
 

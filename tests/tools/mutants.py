@@ -47,8 +47,8 @@ def edit(package: Path, edits: Sequence[Mapping[str, str]]) -> None:
 
 
 def node_id(test: str) -> str:
-    """What pytest calls a test of an entry."""
-    return test if "::" in test else f"{TEST_FILE.relative_to(ROOT)}::{test}"
+    """What pytest calls a test of an entry; options of pytest stay."""
+    return test if "::" in test or test.startswith("-") else f"{TEST_FILE.relative_to(ROOT)}::{test}"
 
 
 def run_tests(src: Path, tests: Sequence[str]) -> tuple[int | None, str]:
