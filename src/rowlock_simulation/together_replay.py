@@ -35,14 +35,15 @@ class Log:
         return next((t for t, (p, r) in self.prepared.items() if p <= version < r), None)
 
     def brings_back(self, version: int, before: int) -> bool:
-        """Whether a version adds a file that versions up to `before` have added and removed, also under another name."""
-        gone, live = set[FileKey](), set[str]()
+        """Whether a version adds a file, or the rows of one, that versions up to `before` have added and removed, also under another name."""
+        gone, live = set[FileKey](), dict[str, int]()
         for commit in self.commits[: before + 1]:
             gone = (gone | {r.key for r in commit.removes}) - {a.key for a in commit.adds}
-            live = (live - {r.path for r in commit.removes}) | {a.path for a in commit.adds}
+            removed = {r.path for r in commit.removes}
+            live = {path: dead for path, dead in live.items() if path not in removed} | {a.path: a.dead_rows for a in commit.adds}
         added = self.commits[version].adds
         copied = any(a.path not in live and a.default_row_commit_version is not None and a.default_row_commit_version <= before for a in added)
-        return copied or not gone.isdisjoint(a.key for a in added)
+        return copied or any(a.dead_rows < live.get(a.path, 0) for a in added) or not gone.isdisjoint(a.key for a in added)
 
 
 class Replayed:
