@@ -24,7 +24,7 @@ from rowlock.protocol.features import check_readable
 from rowlock.protocol.names import LogFile
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.store import NotFound, ObjectStore
-from rowlock.threads import side_by_side
+from rowlock.threads import R, T, side_by_side
 
 
 def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool] | None = None) -> Commit | None:
@@ -42,6 +42,11 @@ def stated_ms(store: ObjectStore, version: int) -> int | None:
     """The time that the commit of a version says itself; None where it says none, or is gone.  Raises CorruptLog."""
     commit = read_commit(store, version, lambda line: b'"commitInfo"' in line)
     return None if commit is None or commit.info is None else commit.info.timestamp_ms
+
+
+def of_each(store: ObjectStore, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """What `read` finds in the store for each item: side by side where each takes a round trip, and else in turn, since threads would cost more than they save."""
+    return side_by_side(read, items, limits().request_threads) if store.is_remote else [read(i) for i in items]
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
@@ -128,7 +133,7 @@ def _keys(commit: Commit) -> list[tuple[str, str | None]]:
 
 
 def _batches(store: ObjectStore, segment: Segment, first: Commit | None) -> Iterator[list[Commit]]:
-    """The commits of the segment, of which the first has been read; those of a batch are asked for side by side where a request takes time."""
+    """The commits of the segment, of which the first has been read."""
 
     def read(file: LogFile) -> Commit:
         commit = first if file is segment.commits[0] else read_commit(store, file.version)
@@ -136,13 +141,12 @@ def _batches(store: ObjectStore, segment: Segment, first: Commit | None) -> Iter
             raise CorruptLog("a commit file that the log listed no longer exists", table=store.root, version=file.version, file=file.key)
         return commit
 
-    batch: list[LogFile] = []
-    size = 0
+    batch, size = list[LogFile](), 0
     for file in segment.commits:
         batch.append(file)
         size += file.size_bytes
         if size > limits().replay_batch_bytes or file is segment.commits[-1]:
-            yield side_by_side(read, batch, limits().request_threads) if store.is_remote else [*map(read, batch)]
+            yield of_each(store, read, batch)
             batch, size = [], 0
 
 

@@ -30,7 +30,6 @@ from rowlock import clock, display
 from rowlock.caches import COMMITS, Cache
 from rowlock.conditions import named
 from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
-from rowlock.limits import limits
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint, writes_v2
@@ -41,7 +40,6 @@ from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectStore, PutOutcome
-from rowlock.threads import side_by_side
 
 
 class TableLog:
@@ -152,7 +150,7 @@ class TableLog:
         since = commits.first_version((head or self.latest()).metadata.configuration)
         stated, files = math.inf if since is None else since, [f for f in list_log(self.store) if f.kind == "commit"]
         stating = [f.version for f in files if f.version >= stated]
-        said = dict(zip(stating, side_by_side(lambda version: replay.stated_ms(self.store, version), stating, limits().request_threads), strict=True))
+        said = dict(zip(stating, replay.of_each(self.store, lambda version: replay.stated_ms(self.store, version), stating), strict=True))
         for file in files:
             at = said.get(file.version) or file.modified_ms
             out.append((file.version, at if not out or out[-1][0] < stated <= file.version else max(at, out[-1][1] + 1)))
@@ -199,9 +197,8 @@ class TableLog:
         versions = [f.version for f in list_log(self.store) if f.kind == "commit"]
         if not versions:
             raise no_table(self.table, named("DELTA_TABLE_ONLY_OPERATION", tableName=f"`{self.table}`", operation="DESCRIBE HISTORY"))
-        wanted = versions[::-1] if limit is None else versions[::-1][:limit]
         plain = lambda line: not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"'))  # noqa: E731
-        read = side_by_side(lambda version: replay.read_commit(self.store, version, plain), wanted, limits().request_threads)
+        read = replay.of_each(self.store, lambda version: replay.read_commit(self.store, version, plain), versions[::-1][:limit])
         return [commit for commit in read if commit is not None]
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:

@@ -470,6 +470,7 @@ def test_commits_are_asked_for_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
     create(log, enableInCommitTimestamps="true")
     grow(log, 3)
     newest, get_tagged = log.latest(), log.store.get_tagged
+    monkeypatch.setattr(type(log.store), "is_remote", True)
     monkeypatch.setattr(log.store, "get_tagged", lambda key: (meeting.wait(), get_tagged(key))[1])
     assert [c.version for c in log.history()] == [3, 2, 1, 0] and [v for v, _ in log.commit_times(newest)] == [0, 1, 2, 3]
 
