@@ -91,12 +91,18 @@ def test_c12_a_hundred_increments(policy: str, exact: bool) -> None:
     assert first.rows() == [[1, 100]]
 
 
-def test_a_merged_row_that_breaks_a_constraint_is_dropped_and_told() -> None:
-    """Each statement keeps the constraint, the merged row does not: the later writer's cells of this row are dropped, the rest stands."""
+def _two_hosts(columns: str, rows: str, properties: dict[str, str] = LOCKLESS) -> tuple[MemoryStore, MemoryHost, MemoryHost]:
+    """A store with a table, and two processes that change it."""
     store = MemoryStore(f"memory://{clock.new_id()}")
     a, b = MemoryHost(store), MemoryHost(store)
-    a.create("k long, a long, b long", LOCKLESS | {"delta.constraints.sum": "a + b <= 10"})
-    a.do("APPEND (1, 0, 0), (2, 0, 0), (3, 0, 0)")
+    a.create(columns, properties)
+    a.do(f"APPEND {rows}")
+    return store, a, b
+
+
+def test_a_merged_row_that_breaks_a_constraint_is_dropped_and_told() -> None:
+    """Each statement keeps the constraint, the merged row does not: the later writer's cells of this row are dropped, the rest stands."""
+    _, a, b = _two_hosts("k long, a long, b long", "(1, 0, 0), (2, 0, 0), (3, 0, 0)", LOCKLESS | {"delta.constraints.sum": "a + b <= 10"})
     session = a.begin()
     a.run(session, "UPDATE SET a = 8 WHERE k <= 3")
     first = b.do("UPDATE SET b = 9 WHERE k = 2")
@@ -107,10 +113,7 @@ def test_a_merged_row_that_breaks_a_constraint_is_dropped_and_told() -> None:
 
 def test_a_new_constraint_is_asked_of_the_merged_rows() -> None:
     """Others mended a row, and forbade what it had been: the staged image of before is nobody's row."""
-    store = MemoryStore(f"memory://{clock.new_id()}")
-    a, b = MemoryHost(store), MemoryHost(store)
-    a.create("k long, a long, b long", LOCKLESS)
-    a.do("APPEND (1, -1, 0), (2, -1, 0)")
+    store, a, b = _two_hosts("k long, a long, b long", "(1, -1, 0), (2, -1, 0)")
     session = a.begin()
     a.run(session, "UPDATE SET b = 5 WHERE k <= 2")
     b.do("UPDATE SET a = 1 WHERE k = 1")
@@ -123,10 +126,7 @@ def test_a_new_constraint_is_asked_of_the_merged_rows() -> None:
 
 def test_a_winner_that_did_not_keep_row_ids_is_a_conflict() -> None:
     """Rows that were written anew without their ids cannot be told from rows that were deleted: then the commit fails and writes nothing."""
-    store = MemoryStore(f"memory://{clock.new_id()}")
-    a, b = MemoryHost(store), MemoryHost(store)
-    a.create("k long, a long", LOCKLESS)
-    a.do("APPEND (1, 0), (2, 0)")
+    _, a, b = _two_hosts("k long, a long", "(1, 0), (2, 0)")
     session = a.begin()
     a.run(session, "UPDATE SET a = 8 WHERE k = 1")
     with forgetting_ids():

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 import rowlock
 from rowlock.api.append import opened
+from rowlock.transaction.definition.creation import set_properties
 from support.long_run.table import ACCOUNTS, START, at_start, expected
 
 _TESTS = Path(__file__).resolve().parents[2]
@@ -58,7 +59,7 @@ class Outcome:
 def long_run(path: str, commits: int, retention_s: int, report: Callable[[Sample], None], samples: int = 10) -> Outcome:
     """Runs all until the table has so many versions, and each process has made five or more of them."""
     rowlock.append(path, at_start())
-    _set(path, retention_s)
+    set_properties(opened(path), dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), f"interval {retention_s} seconds"))
     problems: list[str] = []
     with _running(path) as workers:
         watched = _watch(path, commits, retention_s, report, samples, workers, problems)
@@ -71,14 +72,6 @@ def long_run(path: str, commits: int, retention_s: int, report: Callable[[Sample
     problems += [f"{log} is older than twice the retention" for log, seconds in _ages(Path(path, "_delta_log")) if seconds > _DAY_S + 2 * retention_s]
     found, reads, old_reads = watched
     return Outcome(found, Counter(next(iter(line)) for line in lines), reads, old_reads, problems)
-
-
-def _set(path: str, retention_s: int) -> None:
-    """Gives the table its retention, by a commit as any other engine makes it."""
-    raw = json.loads(next(line for line in Path(path, "_delta_log", f"{0:020}.json").read_text().splitlines() if '"metaData"' in line))
-    for name in ("logRetentionDuration", "deletedFileRetentionDuration"):
-        raw["metaData"]["configuration"][f"delta.{name}"] = f"interval {retention_s} seconds"
-    Path(path, "_delta_log", f"{1:020}.json").write_text(json.dumps(raw) + "\n")
 
 
 @contextmanager

@@ -164,14 +164,12 @@ def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
 
 
 def drop_overlapping_bins(program: Program, effects: Effects, winners: Sequence[Commit], after: Mapping[str, AddFile], *, vectors: bool) -> Effects:
-    """The effects without bins of which winners compacted an input file, and without those that have fewer than two left.
+    """The effects of a program that moves rows without bins of which winners compacted an input file, and without those that have fewer than two left.
 
     `after` are the files that the winners touched and that are live at the head.  Rows of other input files that are gone leave the output by a
     deletion vector; where the table has none (`vectors`) the bin is dropped, since its output would be copied while others wait.
     """
-    move = next((s for s in program if s.kind == "move"), None)
-    if move is None:
-        return effects
+    move = next(s for s in program if s.kind == "move")
     gone = {r.path: r.data_change for w in winners for r in w.removes if r.path not in after}
     lost = {n for n, group in enumerate(move.only) if any(p in gone for p in group) and not _stays(group, gone, effects, vectors=vectors)}
     if not lost:

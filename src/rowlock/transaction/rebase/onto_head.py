@@ -176,7 +176,9 @@ def _rebase_rows(txn: Pending, attempt: Attempt, winners: list[Commit], head: Sn
         if txn.reads_table and needed is delta:
             _check_reads(txn, passed, delta, head)
         delta = needed
-    effects = drop_overlapping_bins(txn.program, staged.effects, winners, after, vectors=vectors_allowed(head.protocol, head.metadata))
+    effects = staged.effects
+    if moving:
+        effects = drop_overlapping_bins(txn.program, effects, winners, after, vectors=vectors_allowed(head.protocol, head.metadata))
     relevant = _without_skipped_files(txn, delta)
     done = rebase(effects, txn.program, relevant, engine=txn.table.statement_engine, snapshot=head)
     attempt.conflicts += _conflicts_by_winner(passed, relevant, effects)

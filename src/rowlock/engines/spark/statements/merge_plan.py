@@ -12,7 +12,6 @@ a wider type is taken where the table has type widening on.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -337,11 +336,11 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     Raises SchemaMismatch; Spark's AnalysisException where the source has two columns of one name.
     """
     plan = analyzed(resolver.frame).child() if resolver.draws else analyzed(resolver.frame)
-    by_name: dict[str, dict[str, JavaObject]] = {}
+    by_name: dict[str, list[tuple[str, JavaObject]]] = {}
     for attribute in resolver.bridge.list((plan if insert else plan.right()).output()):
-        by_name.setdefault((name := str(attribute.name())).lower(), {}).setdefault(name, attribute)
-    names, times = tables.schema.names, Counter(c.lower() for c in source.columns)
-    if twice := [quote(n) for n in names if times[n.lower()] > 1]:
+        by_name.setdefault((name := str(attribute.name())).lower(), []).append((name, attribute))
+    names = tables.schema.names
+    if twice := [quote(n) for n in names if len(by_name.get(n.lower(), ())) > 1]:
         source.select(*twice)  # Spark refuses what is ambiguous
     if lenient:
         names = [n for n in names if n.lower() in by_name]
@@ -352,7 +351,7 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
         text = f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}"
         condition = named("DELTA_MERGE_UNRESOLVED_EXPRESSION", sqlExpr=missing[0], clause=form, cols=", ".join(source.columns))
         raise SchemaMismatch(text, table=resolver.table, condition=condition)
-    return {quote(n): resolver.bridge.column(given.get(n) or next(iter(given.values()))) for n in names for given in (by_name[n.lower()],)}
+    return {quote(n): resolver.bridge.column(dict(given).get(n, given[0][1])) for n in names for given in (by_name[n.lower()],)}
 
 
 def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | None:
