@@ -99,7 +99,7 @@ def files_read(frame: DataFrame) -> int:
 
 
 @pytest.mark.parametrize("policy", ["v2", "classic"])
-@pytest.mark.short("classic", ci=("v2",), why="turns with delta-spark; what they hold is compared in tests/unit/log for both")
+@pytest.mark.soak("13 s of turns with delta-spark; what they hold is compared in tests/unit/log for both", ci=True)
 def test_statistics_as_structs_alone(spark: SparkSession, table_path: str, policy: str) -> None:
     """All readers take them; delta-spark counts rows, skips files and goes on with them."""
     rows = spark.sql("SELECT id, id % 2 AS p, id * 1.5 AS v, timestamp_micros(id) AS t, named_struct('a', id) AS st, string(id) AS s FROM range(0, 6, 1, 1)")

@@ -52,7 +52,8 @@ def test_an_edit_that_does_not_fit_is_loud(tmp_path: Path) -> None:
             mutants.edit(tmp_path, [{"file": file, "old": old, "new": "z"}])
 
 
-def test_a_mutant_that_survives_is_told() -> None:
+@pytest.mark.soak("13 s of test runs within a test; `make mutants` itself is run by hand", ci=True)
+def test_a_mutant_that_survives_is_reported() -> None:
     harmless = {"edits": [{"file": "transaction/publish/outcome.py", "old": "TRIES = 10", "new": "TRIES = 9"}], "tests": ["test_dropped_payload"]}
     assert mutants.verdict(harmless) == ("SURVIVED", "test_dropped_payload passes without the check")
     elsewhere = "tests/test_layers.py::test_no_allowance_outlives_its_need"

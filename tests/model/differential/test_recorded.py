@@ -27,7 +27,7 @@ def _unlike_the_record(engine: str, folder: Path, one_in: int = 1) -> list[str]:
 
 @pytest.mark.spark
 def test_drawn_statements_are_as_delta_spark_had_them(tmp_path: Path) -> None:
-    assert not _unlike_the_record("rowlock", tmp_path, one_in=6)
+    assert not _unlike_the_record("rowlock", tmp_path, one_in=12)
 
 
 @pytest.mark.spark
