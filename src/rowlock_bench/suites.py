@@ -96,6 +96,14 @@ SUITES = {
         {"rows": 500_000, "statements": LARGE, "memory_mb": 2048},
         goals={"write, s": 0.55, "OPTIMIZE, s": 0.5},
     ),
+    "larger": Suite(
+        "statements",
+        "The same statements on ten times as many rows",
+        "As above, on fifty million rows: what grows with the table, and what does not.",
+        (ROWLOCK, DELTA_SPARK),
+        {"rows": 50_000_000, "statements": LARGE},
+        {"rows": 2_000_000, "statements": LARGE, "memory_mb": 2048},
+    ),
     "idle": Suite(
         "statements",
         "Statements without a competitor",

@@ -58,14 +58,18 @@ class Callback:
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
     def __init__(self, spark: SparkSession, answers: Answers) -> None:
-        self._answers, self._context, self._spark = {**answers, "identified": identified}, spark.sparkContext, spark
+        self._answers, self._spark = {**answers, "identified": identified}, spark
         self._known: dict[str, SparkSession] = {}
         self._met: OrderedDict[str, SparkSession] = OrderedDict()
         self._meeting = threading.Lock()
         self.know(spark)
 
     def know(self, spark: SparkSession) -> None:
-        """Answers about this session with this Python object."""
+        """Answers about this session with this Python object; nothing is kept of the sessions of a SparkContext that was stopped."""
+        if spark.sparkContext is not self._spark.sparkContext:
+            self._spark = spark
+            self._known.clear()
+            self._met.clear()
         self._known[str(spark._jsparkSession.sessionUUID())] = spark
 
     def apply(self, what: str, arguments: Any) -> Any:
@@ -103,7 +107,7 @@ class Callback:
         with self._meeting:
             found = self._met.get(key)
             if found is None:
-                found = self._met[key] = SparkSession(self._context, jsparkSession=session)
+                found = self._met[key] = SparkSession(self._spark.sparkContext, jsparkSession=session)
             self._met.move_to_end(key)
             if len(self._met) > _KEPT_SESSIONS:  # those of a server's clients come and go
                 self._met.popitem(last=False)
