@@ -21,7 +21,7 @@ from rowlock import clock
 from rowlock.api.row_writes import widened_metadata
 from rowlock.cli.main import app
 from rowlock.conflict.delta import live_slice
-from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, StorageError, UnsupportedFeature
+from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, InvalidInput, StorageError, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.run import check
@@ -30,7 +30,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, prepared_in, relative_place
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
-from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown
+from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown, open_store
 from rowlock.transaction import commit as loop, multi_table
 from rowlock.transaction.definition.table_features import set_properties
 from rowlock.transaction.multi_table import MultiTableReceipt, heads_at, heads_together
@@ -188,6 +188,18 @@ def test_a_long_staged_commit_is_posted_beside_the_table(bank: Bank, monkeypatch
         post.unlink()
     with pytest.raises(CorruptLog, match="posted beside the table"):
         values(again(bank)[1])
+
+
+def test_one_table_under_two_paths_that_nobody_can_tell() -> None:
+    """A mount, or a name in other letters on a disk of macOS: it waited for itself, gave itself up and tried again, without end."""
+    stores = [open_store(f"memory://{clock.new_id()}") for _ in range(2)]
+    vars(stores[1]).update({name: value for name, value in vars(stores[0]).items() if name not in ("root", "identity")})
+    one, mounted = (InMemory(store=store) for store in stores)
+    one.create(schema_string([("k", "long", True), ("v", "long", True)]), (), TRACKED)
+    one.run(parse("APPEND (1, 100)"))
+    with clock.use(TestClock()), pytest.raises(InvalidInput, match=r"under another path.*Name it once"):
+        transfer([one, mounted], OUT, IN)
+    assert operations(one)[2:] == [PREPARE, ABORT, "ROWLOCK CLOSE"] and values(one) == {1: 100}
 
 
 def test_an_owner_that_stalls_is_given_up_and_tries_again(bank: Bank) -> None:

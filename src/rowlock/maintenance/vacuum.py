@@ -21,6 +21,7 @@ import math
 import os
 import posixpath
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -200,12 +201,20 @@ def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms
     partitions = {f.physical_name for f in head.schema.fields if f.name in head.metadata.partition_columns}
     nested = folders_of_tables(listed)
     garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _is_deletable(m, partitions) and not m.key.startswith(nested)]
+    if garbage and head.table.startswith("/"):  # a disk that takes `p=a` and `p=A` for one folder lists it by the first name that it had
+        also = set(map(_folded, needed))
+        garbage = [m for m in garbage if _folded(m.key) not in also]
     is_dated = removed.is_complete or not (removed.is_redefined or not _is_within_own(head, retention_ms))
     if is_dated and not only_known:
         return garbage, 0
     known = paths_of(head, removed.entries)
     proven = [m for m in garbage if m.key in known or m.key.startswith(f"{FOLDER}/")]
     return proven, 0 if is_dated else len(garbage) - len(proven)
+
+
+def _folded(key: str) -> str:
+    """What keys have in common that are one name for some disks: they differ in case, or in how letters are composed."""
+    return key if key.isascii() and key.islower() else unicodedata.normalize("NFD", unicodedata.normalize("NFD", key).casefold())
 
 
 def folders_of_tables(listed: Iterable[ObjectMeta]) -> tuple[str, ...]:

@@ -127,9 +127,15 @@ _REMEDIES = {
     errno.EDQUOT: "the user's quota of the disk is full: make room, then run the call again",
     errno.ENOTDIR: "a part of the table's path is a file: a table is a folder of files",
     errno.EEXIST: "a part of the table's path is a file: a table is a folder of files",
+    errno.ENOENT: "a folder of the table's path is gone, or is a link that leads nowhere: correct the path, or make what it leads to",
+    errno.ELOOP: "a link in the table's path leads to itself: correct the path, or the link",
     errno.ENAMETOOLONG: "the path is longer than the file system allows: choose a shorter one",
     errno.EMFILE: "this process has too many files open: raise its limit (ulimit -n)",
 }
+
+
+_NO_SYNC_OF_FOLDERS = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP})
+"""What file systems say that sync files alone, as some of network and user space do: there a name is as durable as they make it."""
 
 
 def storage_error(what: str, table: str, key: str, error: OSError) -> StorageError:
@@ -241,6 +247,9 @@ class LocalStore(FolderStore):
         descriptor = self.system.open(folder)
         try:
             self.system.fsync(descriptor)
+        except OSError as e:
+            if e.errno not in _NO_SYNC_OF_FOLDERS:
+                raise
         finally:
             self.system.close(descriptor)
 
@@ -422,6 +431,18 @@ class _FlockWaiter:
             with self._lock:
                 self._given_up = not self._acquired.is_set()
         return not self._given_up
+
+
+def folds_names(store: ObjectStore) -> bool:
+    """Whether a local table's disk takes names that differ in case for one, as those of macOS do; False where its path has no letter to find it out by."""
+    if not isinstance(store, LocalStore):
+        return False
+    for place in (Path(store.root), *Path(store.root).parents):
+        if (other := place.name.swapcase()) != place.name and os.path.exists(place):
+            with contextlib.suppress(OSError):
+                return os.path.samefile(place, place.with_name(other))
+            return False
+    return False
 
 
 def lane_of(store: ObjectStore) -> Lane:

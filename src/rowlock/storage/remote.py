@@ -196,6 +196,16 @@ T = TypeVar("T")
 _TRIES = 8
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+_NOT_BUILT = "HTTP error: builder error"
+"""What obstore says of a request that it never sent."""
+_HINTS = {
+    re.compile("<Code>(ExpiredToken|TokenRefreshRequired)<"): "the session token has expired: give new keys, or a profile or a role whose keys are renewed",
+    re.compile("<Code>RequestTimeTooSkewed<"): "the clock of this machine is wrong by more than the store allows: set it",
+    re.compile(
+        _NOT_BUILT
+    ): "the request cannot be sent: an endpoint that begins with http:// needs the option AWS_ALLOW_HTTP=true (allow_http on other clouds)",
+    re.compile("error sending request"): "no answer came: check the endpoint in the storage options or the environment, and the network",
+}
 _PAGE = 1000
 """Objects in one page of a listing."""
 Failure = (BaseError, OSError, ValueError)
@@ -359,10 +369,10 @@ class RemoteStore:
     def _describe(self, failure: BaseException) -> str:
         """The failure as a short message without secrets, with a hint at the remedy."""
         text = str(failure).split("\n\nDebug source:")[0]
-        hint = ""
+        hint = next((f"{said}. " for pattern, said in _HINTS.items() if pattern.search(text)), "")
         if _NO_BUCKET.search(text):
             hint = f"the bucket {self.address.bucket!r} does not exist: create it, or correct the table's URI. "
-        elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or _status(failure) in (401, 403):
+        elif not hint and (isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or _status(failure) in (401, 403)):
             hint = "access was denied: check the credentials, and that they may read, write and list this bucket. "
         return hint + self.settings.redacted(" ".join(text.split()))[:600]
 
@@ -399,4 +409,4 @@ def _is_refusal(failure: BaseException, status: int | None) -> bool:
     """Whether a retry would be refused as well: a 4xx other than timeout (which S3 says by 400), load and races, or an invalid request."""
     if status is not None:
         return (400 <= status < 500 and status not in (408, 409, 412, 425, 429) and "<Code>RequestTimeout</Code>" not in str(failure)) or status == 501
-    return isinstance(failure, ValueError)
+    return isinstance(failure, ValueError) or _NOT_BUILT in str(failure)

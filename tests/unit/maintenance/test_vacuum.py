@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,22 @@ def test_a_file_is_kept_however_the_log_spells_it(spelling: str, tmp_path: Path)
     commit.write_text(commit.read_text().replace(f'"path":"{name}"', f'"path":"{spelling.format(name=name, link=link, root=root)}"'))
     age(root)
     assert vacuum(TableLog(LocalStore(link if "root" in spelling else root))).files == () and (root / name).exists()
+
+
+def test_a_disk_that_takes_two_names_for_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I10: macOS lists the files of the partitions `a` and `A`, and of `é` composed and in two characters, in one folder each: live ones were deleted."""
+    path = str(tmp_path / "t")
+    rowlock.append(path, pa.table({"id": [1, 2, 3, 4], "p": ["A", "a", "\u00e9", "e\u0301"]}), partition_by=["p"])
+    (tmp_path / "t" / "left.bin").write_bytes(b"of nobody")
+    age(tmp_path)
+    listed = LocalStore.list
+
+    def as_one(store: LocalStore, *given: Any, **more: Any) -> Iterator[ObjectMeta]:
+        for m in listed(store, *given, **more):
+            yield replace(m, key=m.key.replace("p=a/", "p=A/").replace("p=e\u0301/", "p=\u00e9/"))
+
+    monkeypatch.setattr(LocalStore, "list", as_one)
+    assert vacuum(TableLog(LocalStore(path))).files == ("left.bin",)
 
 
 def test_a_table_inside_of_another_is_left_alone(tmp_path: Path) -> None:

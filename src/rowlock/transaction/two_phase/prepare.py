@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 from rowlock import clock, threads
 from rowlock.conflict import change_feed
-from rowlock.exceptions import CommitUnknown, RowlockError, StorageError, UnsupportedFeature
+from rowlock.exceptions import CommitUnknown, InvalidInput, RowlockError, StorageError, UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
 from rowlock.protocol.features import vectors_allowed
-from rowlock.protocol.prepared import PREPARE, Home, Prepared, opens, post_key, relative_place
+from rowlock.protocol.prepared import PREPARE, Home, Prepared, opens, post_key, prepared_in, relative_place
 from rowlock.storage.store import discard
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
@@ -59,7 +59,11 @@ class Part(StagedStatements):
     def move_to(self, head: Snapshot) -> None:
         """Rebases what is staged, and checks what was read; a part that has nothing to write any more stays as one that was read."""
         if self.since is not None and self.since < head.version:
-            self.is_given_up = any(self.txn_id in c.aborted for c in self.state.log.commits(self.since, head.version))
+            since = self.state.log.commits(self.since, head.version)
+            self.is_given_up = any(self.txn_id in c.aborted for c in since)
+            if any((found := prepared_in(c)) is not None and found.txn_id == self.txn_id for c in since):
+                text = "this table is another one of the transaction, too, under another path: a mount, a link, or a name in other letters. Name it once"
+                raise InvalidInput(text, table=self.path)
         super().move_to(head)
 
     @property
