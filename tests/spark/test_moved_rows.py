@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.api.append import opened
 from rowlock.exceptions import CorruptLog
 from spark.support import read, set_limits, version, winner
 from support.turning_down import turn_down
@@ -146,3 +147,28 @@ def test_a_bin_that_holds_other_rows_than_the_log_says_is_not_moved(
     with pytest.raises(CorruptLog, match="hold other rows than the log says"):
         DeltaTable.forPath(spark, other).optimize().executeCompaction()
     assert version(other) == version(table_path)
+
+
+@pytest.mark.parametrize(("moved", "ordered"), [(0, False), (1 << 40, True)], ids=["by Spark", "in Z-order by Arrow"])
+def test_a_bin_without_vectors_is_moved_anew_where_a_file_of_it_is_rewritten(
+    spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, moved: int, ordered: bool
+) -> None:
+    """I3, I5, I6, I8: what is left of the bin is compacted, in one file without the rows that are gone; who comes after it follows its rows."""
+    properties = {**TRACKED, "delta.enableDeletionVectors": "false"}
+    for n in range(4):
+        rowlock.write(spark.range(10 * n, 10 * n + 10).selectExpr("id", "0 v").coalesce(1), table_path, properties=properties)
+    before = ids(spark, table_path)
+    set_limits(monkeypatch, small=100_000, local=0)
+    turn_down(monkeypatch, moved_bytes=moved)
+    table, other, later = (DeltaTable.forPath(spark, table_path) for _ in range(3))
+
+    def optimize() -> None:
+        with winner(lambda: other.delete("id = 13")):
+            table.optimize().executeZOrderBy("id") if ordered else table.optimize().executeCompaction()
+        assert table.lastReceipt is not None and (table.lastReceipt.version, len(opened(table_path).refresh().files)) == (5, 2)
+
+    with winner(optimize):
+        later.update("id IN (7, 38)", {"v": "1"})
+    assert later.lastReceipt is not None and later.lastReceipt.rows_followed == 2
+    assert sorted(read(spark, table_path)) == [(n, int(n in (7, 38))) for n in range(40) if n != 13]
+    assert ids(spark, table_path) == {n: at for n, at in before.items() if n != 13}

@@ -16,6 +16,7 @@ the retention.  The same holds if the table's own retention may have been raised
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -24,6 +25,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rowlock import clock, progress
 from rowlock.conditions import named
@@ -95,8 +97,10 @@ logger = logging.getLogger("rowlock")
 _HOUR_MS = 3_600_000
 _SKEW_MS = 60_000
 """How far the clocks of this machine and of the store may differ without a warning; some stores cut their times to seconds."""
-_LEFT_BEHIND = re.compile(r"(^|/)(?:rl-[0-9a-f]{8}-[0-9a-f]{4}/_temporary/.*|\.[^/]+\.[0-9a-f-]{36}\.tmp)$")
-"""What killed writers leave under hidden names: files of the tasks of a Spark job, and the unfinished file of a store that is a folder."""
+_LEFT_BEHIND = re.compile(r"^_rowlock/staging/.*|(^|/)(?:rl-[0-9a-f]{8}-[0-9a-f]{4}/_temporary/.*|\.[^/]+\.[0-9a-f-]{36}\.tmp)$")
+"""What killed writers leave under hidden names: the source of a MERGE, files of the tasks of a Spark job, and the unfinished file of a store that is a folder."""
+_OF_JOB = re.compile(r"^(?:.*/)?(?:rl-[0-9a-f]{8}-[0-9a-f]{4}|_rowlock/staging/[^/]+)(?=/)")
+"""The folder of a Spark job, in which no other ever writes."""
 _NESTED_LOG = "/_delta_log/"
 """Occurs in the keys of another table's log, if that table's folder is inside this one's."""
 
@@ -166,7 +170,18 @@ def _vacuumed(
         progress.one_more(len(garbage), "files")
 
     side_by_side(delete, () if dry_run else garbage, limits().request_threads)
+    if not dry_run and not log.store.is_remote:
+        _remove_folders(log.store.root, [m.key for m in garbage])
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
+
+
+def _remove_folders(root: str, deleted: Sequence[str]) -> None:
+    """Removes those folders of Spark's jobs from a disk in which nothing is left; without that each job would leave one for good."""
+    below = [(job.group(), key[job.end() + 1 :].split("/")[:-1]) for key in deleted if (job := _OF_JOB.match(key)) is not None]
+    folders = {"/".join((job, *parts[:n])) for job, parts in below for n in range(len(parts) + 1)}
+    for folder in sorted(folders, key=len, reverse=True):
+        with contextlib.suppress(OSError):  # not empty
+            Path(root, folder).rmdir()
 
 
 def _looked_up(store: ObjectStore, chosen: Sequence[ObjectMeta]) -> list[ObjectMeta]:

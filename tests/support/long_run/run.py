@@ -20,8 +20,7 @@ import pyarrow as pa
 
 import rowlock
 from rowlock.api.append import opened
-from rowlock.transaction.definition.creation import set_properties
-from support.long_run.table import ACCOUNTS, START, at_start, expected
+from support.long_run.table import ACCOUNTS, LAYOUTS, START, create, expected
 
 _TESTS = Path(__file__).resolve().parents[2]
 _DAY_S = 86_400
@@ -47,21 +46,21 @@ class Sample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a long run: samples, acknowledged commits by kind, reads of old versions, and all that was wrong."""
+    """What came of a long run: samples, acknowledged commits by kind and the seconds of the longest, reads of old versions, and all that was wrong."""
 
     samples: list[Sample]
     acknowledged: Counter[str]
+    longest: dict[str, float]
     reads: int
     old_reads: int
     problems: list[str]
 
 
-def long_run(path: str, commits: int, retention_s: int, report: Callable[[Sample], None], samples: int = 10) -> Outcome:
+def long_run(path: str, commits: int, retention_s: int, report: Callable[[Sample], None], samples: int = 10, layout: str = "plain") -> Outcome:
     """Runs all until the table has so many versions, and each process has made five or more of them."""
-    rowlock.append(path, at_start())
-    set_properties(opened(path), dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), f"interval {retention_s} seconds"))
+    create(path, LAYOUTS[layout], retention_s)
     problems: list[str] = []
-    with _running(path) as workers:
+    with _running(path, layout) as workers:
         watched = _watch(path, commits, retention_s, report, samples, workers, problems)
     lines = [json.loads(line) for _, out, _ in workers for line in Path(out).read_text().splitlines()]
     there = Counter(zip(*(c.to_pylist() for c in rowlock.to_arrow(path, columns=["id", "owner", "n", "x"]).columns), strict=True))
@@ -71,18 +70,22 @@ def long_run(path: str, commits: int, retention_s: int, report: Callable[[Sample
     problems += [f"of {len(kept)} OPTIMIZEs only {sum(kept)} made a version"] if sum(kept) * 2 < len(kept) else []
     problems += [f"{log} is older than twice the retention" for log, seconds in _ages(Path(path, "_delta_log")) if seconds > _DAY_S + 2 * retention_s]
     found, reads, old_reads = watched
-    return Outcome(found, Counter(next(iter(line)) for line in lines), reads, old_reads, problems)
+    longest: dict[str, float] = {}
+    for line in lines:
+        kind = next(iter(line))
+        longest[kind] = max(longest.get(kind, 0.0), line["seconds"])
+    return Outcome(found, Counter(next(iter(line)) for line in lines), longest, reads, old_reads, problems)
 
 
 @contextmanager
-def _running(path: str) -> Iterator[list[tuple[subprocess.Popen[bytes], str, str]]]:
+def _running(path: str, layout: str) -> Iterator[list[tuple[subprocess.Popen[bytes], str, str]]]:
     """The processes, with the files of what they print; at the end they are told to stop, and what does not within two minutes is killed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_TESTS.parent / "src"), str(_TESTS)])}
     workers = []
     for kind, number, pause in KINDS:
         names = f"{path}.{kind}-{number}.out", f"{path}.{kind}-{number}.err"
         with open(names[0], "wb") as out, open(names[1], "wb") as err:
-            command = [sys.executable, "-m", "support.long_run.worker", kind, str(number), path, str(pause)]
+            command = [sys.executable, "-m", "support.long_run.worker", kind, str(number), path, str(pause), layout]
             workers.append((subprocess.Popen(command, stdout=out, stderr=err, env=environment), *names))
     try:
         yield workers

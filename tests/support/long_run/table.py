@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
+
+import rowlock
+from rowlock.api.append import opened
+from rowlock.transaction.definition.creation import cluster_by, set_properties
 
 ACCOUNTS, COUNTERS, MARGIN, START = 64, 20, 50, 100
 """Accounts with `START` each; counters that are merged; how far deletes stay behind the newest appended rows."""
 OWN = 2
 Row = tuple[int, str, int, int]
+_COMPACTED = {"delta.autoOptimize.autoCompact": "true"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the files of the table are laid out; `ordered`: upkeep calls ZORDER BY in place of compaction."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    partitioned: bool = False
+    clustered: bool = False
+    ordered: bool = False
+
+
+LAYOUTS = {
+    "plain": Layout(),
+    "without-vectors": Layout({"delta.enableDeletionVectors": "false"}),
+    "partitioned": Layout(partitioned=True),
+    "clustered": Layout(_COMPACTED, clustered=True),
+    "ordered": Layout(_COMPACTED, ordered=True),
+}
+
+
+def create(path: str, layout: Layout, retention_s: int) -> None:
+    """Makes the table, which keeps files and commits for so long."""
+    rowlock.append(path, at_start(), partition_by=["owner"] if layout.partitioned else None, properties=layout.properties)
+    set_properties(opened(path), dict.fromkeys(("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"), f"interval {retention_s} seconds"))
+    if layout.clustered:
+        cluster_by(opened(path), [("owner",), ("n",)])
 
 
 def rows(of: Sequence[Row]) -> pa.Table:

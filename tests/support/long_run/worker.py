@@ -1,10 +1,10 @@
 """One process of a long run: what it does until the file TABLE.stop is there; a line of JSON for all that was acknowledged.
 
-usage: worker.py KIND NUMBER TABLE PAUSE
+usage: worker.py KIND NUMBER TABLE PAUSE LAYOUT
     append      three rows a time, without Spark: owner `appender-NUMBER`, n from 0 on, once TABLE.go is there
     statements  UPDATE between accounts, MERGE of counters, UPDATE of its own counter, now and then a DELETE of appended rows
     upkeep      OPTIMIZE, and VACUUM every second time
-PAUSE is in seconds, after each.
+PAUSE is in seconds, after each; LAYOUT one of `table.LAYOUTS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import rowlock
-from support.long_run.table import ACCOUNTS, COUNTERS, MARGIN, rows
+from support.long_run.table import ACCOUNTS, COUNTERS, LAYOUTS, MARGIN, Layout, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,16 +52,16 @@ def statement(spark: SparkSession, path: str, number: int, n: int) -> dict[str, 
     return {"own": number}
 
 
-def keep(spark: SparkSession, path: str, n: int) -> dict[str, object]:
+def keep(spark: SparkSession, path: str, layout: Layout, n: int) -> dict[str, object]:
     table = rowlock.DeltaTable.forPath(spark, path)
-    table.optimize().executeCompaction()
+    _ = table.optimize().executeZOrderBy("owner", "n") if layout.ordered else table.optimize().executeCompaction()
     version = table.lastReceipt.version
     if n % 2:
         table.vacuum()
     return {"kept": n, "version": version}
 
 
-def main(kind: str, number: int, path: str, pause_s: float) -> None:
+def main(kind: str, number: int, path: str, pause_s: float, layout: Layout) -> None:
     session = None
     if kind != "append":
         session = rowlock.spark(cores=1, memory_mb=640)
@@ -71,11 +71,12 @@ def main(kind: str, number: int, path: str, pause_s: float) -> None:
         if session is None and not os.path.exists(f"{path}.go"):
             time.sleep(0.1)
             continue
-        done = append(path, number, n) if session is None else keep(session, path, n) if kind == "upkeep" else statement(session, path, number, n)
-        print(json.dumps(done), flush=True)
+        began = time.monotonic()
+        done = append(path, number, n) if session is None else keep(session, path, layout, n) if kind == "upkeep" else statement(session, path, number, n)
+        print(json.dumps({**done, "seconds": round(time.monotonic() - began, 2)}), flush=True)
         n += 1
         time.sleep(pause_s)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]), LAYOUTS[sys.argv[5]])

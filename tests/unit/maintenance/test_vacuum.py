@@ -295,6 +295,8 @@ def test_what_killed_writers_leave_goes(tmp_path: Path) -> None:
         f".part.parquet.{one}.tmp",
         f"p=1/.part.parquet.{one}.tmp",
         *(f"{at}rl-{one[:13]}/_temporary/0/task_1/p=1/part.parquet" for at in ("", "ab/", "_change_data/")),
+        f"_rowlock/staging/{one}/part.parquet",
+        f"_rowlock/staging/{one}/_temporary/0/task_1/part.parquet",
     ]
     stays = [
         f"_delta_log/.0.json.{one}.tmp",
@@ -302,6 +304,7 @@ def test_what_killed_writers_leave_goes(tmp_path: Path) -> None:
         "_temporary/0/part.parquet",
         f"_mine/rl-{one[:13]}/_temporary/part.parquet",
         "rl-mine/_temporary/part.parquet",
+        "_rowlock/locks/cell.json",
     ]
     for key in (*goes, *stays):
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
@@ -309,6 +312,21 @@ def test_what_killed_writers_leave_goes(tmp_path: Path) -> None:
     assert vacuum(TableLog(LocalStore(tmp_path))).files == (), "a writer may be at work"
     age(tmp_path)
     assert sorted(vacuum(TableLog(LocalStore(tmp_path))).files) == sorted(goes) and all((tmp_path / key).exists() for key in stays)
+
+
+def test_the_folder_of_a_spark_job_goes_with_its_last_file(tmp_path: Path) -> None:
+    """Each large statement, and each OPTIMIZE by Spark, has a folder of its own: a table would gather empty ones for good.  Folders of partitions stay."""
+    rowlock.append(tmp_path, pa.table({"k": [1]}))
+    full, empty, within = (f"{at}rl-{clock.new_id()[:13]}" for at in ("", "", "ab/"))
+    for key in (f"{full}/old", f"{full}/new", f"{empty}/p=1/old", f"{empty}/.old.crc", f"{within}/old", "p=1/old"):
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(b"of nobody")
+    age(tmp_path)
+    os.utime(tmp_path / full / "new")
+    (tmp_path / empty / ".old.crc").rename(tmp_path / empty / "p=1" / ".old.crc")
+    vacuum(TableLog(LocalStore(tmp_path)))
+    assert {p.name for p in tmp_path.iterdir()} == {"_delta_log", full, "ab", "p=1", *(f.path for f in TableLog(LocalStore(tmp_path)).latest().files.adds())}
+    assert not list((tmp_path / "ab").iterdir())
 
 
 def age(folder: Path) -> None:

@@ -4,7 +4,7 @@ OPTIMIZE changes no row.  If the winner's remove actions record where each input
 the staged addresses are translated and no row is read.  What cannot be followed (another engine's compaction, counts that
 do not match) is left to the rebase, whose result is the same without this module.
 
-Of a compaction of our own those bins are dropped of which another writer compacted an input file first.
+Of a compaction of our own those bins are dropped of which others left too little.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rowlock.boundary.effects import Effects, RowBlock
 from rowlock.boundary.engine import Program
 from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, live_slice
+from rowlock.limits import limits
 from rowlock.protocol.actions import AddFile, Commit, Placement, RemoveFile, placement_of
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except
 
@@ -164,14 +165,20 @@ def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
 
 
 def drop_overlapping_bins(program: Program, effects: Effects, winners: Sequence[Commit], after: Mapping[str, AddFile], *, vectors: bool) -> Effects:
-    """The effects of a program that moves rows without bins of which winners compacted an input file, and without those that have fewer than two left.
+    """The effects of a program that moves rows without those bins that are no longer worth their commit.
 
-    `after` are the files that the winners touched and that are live at the head.  Rows of other input files that are gone leave the output by a
-    deletion vector; where the table has none (`vectors`) the bin is dropped, since its output would be copied while others wait.
+    `after` are the files that the winners touched and that are live at the head.  Rows of other input files are gone: they leave the output by a
+    deletion vector, and where the table has none (`vectors`) the bin is moved anew (`onto_head`), while others may wait.
     """
     move = next(s for s in program if s.kind == "move")
     gone = {r.path: r.data_change for w in winners for r in w.removes if r.path not in after}
-    lost = {n for n, group in enumerate(move.only) if any(p in gone for p in group) and not _stays(group, gone, effects, vectors=vectors)}
+    size_bytes = {b.group: b.size_bytes for b in effects.blocks}
+    most = None if vectors else limits().moved_again_bytes
+    lost = {
+        n
+        for n, group in enumerate(move.only)
+        if any(p in gone for p in group) and not (_stays(group, gone, effects, vectors=vectors) and (most is None or size_bytes.get(n, 0) <= most))
+    }
     if not lost:
         return effects
     paths = {p for n in lost for p in move.only[n]}
@@ -179,5 +186,9 @@ def drop_overlapping_bins(program: Program, effects: Effects, winners: Sequence[
 
 
 def _stays(group: Sequence[str], gone: Mapping[str, bool], effects: Effects, *, vectors: bool) -> bool:
-    """Whether a bin is still worth its commit; `gone` says of input files that are no longer live whether their rows were changed, and not just moved."""
-    return vectors and all(gone.get(p, True) for p in group) and sum(p in effects.tombstones and p not in gone for p in group) > 1
+    """Whether a bin has two files left.  `gone` says of input files that are no longer live whether their rows were changed, and not just moved: where
+    another compaction took most of the rows, as one with the same files does, an output with as many marked rows would be worse than none.
+    """
+    left = [p for p in group if p in effects.tombstones and p not in gone]
+    rows, rows_left = (sum(len(effects.tombstones.get(p, ())) for p in of) for of in (group, left))
+    return len(left) > 1 and (not vectors or all(gone.get(p, True) for p in group) or 2 * rows_left >= rows)

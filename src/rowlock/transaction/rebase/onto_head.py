@@ -25,7 +25,7 @@ from rowlock.boundary.effects import Assigned, Effects, LostMatches, RowBlock, s
 from rowlock.boundary.engine import Engine, Program, refuse_on_append_only
 from rowlock.boundary.provenance import union_by_path
 from rowlock.conflict import rules
-from rowlock.conflict.delta import Delta, Slice, delta_between
+from rowlock.conflict.delta import Delta, Slice, delta_between, live_slice
 from rowlock.conflict.rules import TableChange, table_change
 from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import VersionNotFound
@@ -176,16 +176,33 @@ def _rebase_rows(txn: Pending, attempt: Attempt, winners: list[Commit], head: Sn
         if txn.reads_table and needed is delta:
             _check_reads(txn, passed, delta, head)
         delta = needed
-    effects = staged.effects
+    effects, vectors = staged.effects, vectors_allowed(head.protocol, head.metadata)
     if moving:
-        effects = drop_overlapping_bins(txn.program, effects, winners, after, vectors=vectors_allowed(head.protocol, head.metadata))
+        effects = drop_overlapping_bins(txn.program, effects, winners, after, vectors=vectors)
     relevant = _without_skipped_files(txn, delta)
     done = rebase(effects, txn.program, relevant, engine=txn.table.statement_engine, snapshot=head)
     attempt.conflicts += _conflicts_by_winner(passed, relevant, effects)
     attempt.rows_rebased += done.rows_rebased
     attempt.bytes_rebased += done.bytes_rebased
     attempt.rows_dropped += done.rows_dropped
-    return replace(staged, effects=done.effects)
+    return replace(staged, effects=done.effects if vectors or not moving else _moved_anew(txn, effects, done.effects, head))
+
+
+def _moved_anew(txn: Pending, before: Effects, after: Effects, head: Snapshot) -> Effects:
+    """The effects `after` a rebase, on a table without deletion vectors: the bins that lost rows are moved once more, without these, in their order.
+
+    Publishing would copy their outputs, in any order, and the removes could not say where the rows are.
+    """
+    same = set(map(id, before.blocks))
+    stay, cut = tuple(b for b in after.blocks if id(b) in same), [b.group for b in after.blocks if id(b) not in same]
+    if not cut:
+        return after
+    (move,) = txn.program
+    groups = tuple(tuple(p for p in move.only[n] if p in after.tombstones) for n in cut)
+    files = head.files.get([p for group in groups for p in group])
+    slices = [live_slice(f, txn.table.state.vectors.of) for f in files.values()]
+    done, _, _ = stage([replace(move, only=groups)], 0, Effects(), slices, engine=txn.table.statement_engine, snapshot=head)
+    return replace(after, blocks=(*stay, *(replace(b, group=cut[b.group]) for b in done.blocks)))
 
 
 def known_files(txn: Pending, paths: Iterable[str]) -> dict[str, AddFile]:

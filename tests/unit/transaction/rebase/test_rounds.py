@@ -1,8 +1,10 @@
-"""What one round costs follows the winners since the last round, not since the start (I8's share of the loop)."""
+"""What one round costs follows the winners since the last round, not since the start; OPTIMIZE gets on beside writers that never rest (I8's share of the loop)."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from model.schedules.in_memory import NO_LANE, InMemory
 from model.schedules.play import schema_string
@@ -60,3 +62,34 @@ def test_fifty_winners_during_one_long_merge() -> None:
     rows = {r["k"]: r["v"] for r in world.rows()}
     assert len(rows) == ROWS + WINNERS // 2
     assert all(v == ((101 if k < WINNERS else 100) if k % 2 == 0 else 0) for k, v in rows.items())
+
+
+@pytest.mark.parametrize("partition", [(), ("p",)], ids=["", "partitioned"])
+@pytest.mark.parametrize("vectors", ["true", "false"], ids=["vectors", "no vectors"])
+def test_a_table_does_not_gather_files_where_all_optimize_beside_writers(vectors: str, partition: tuple[str, ...]) -> None:
+    """Whenever an OPTIMIZE has staged, rows come and two of those that are there are changed: one in the newest file, one of the oldest."""
+    world, last = InMemory(spill_rows=1), 0
+    world.create(schema_string([("k", "long", True), ("v", "long", True), ("p", "long", True)]), partition, {"delta.enableDeletionVectors": vectors})
+
+    def write() -> None:
+        nonlocal last
+        for _ in range(3):
+            last += 1
+            world.run(Append(((last, 0, 0),)))
+        world.run(parse(f"UPDATE SET v = v + 1 WHERE k IN (1, {last})"))
+
+    class Writing(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name in ("staged", "before_put") and txn.read_version not in met:
+                met.append(txn.read_version)
+                with use_observer(Observer()):
+                    write()
+
+    write()
+    for _ in range(12):
+        write()
+        met: list[int] = []
+        with use_observer(Writing()):
+            assert world.run(parse("OPTIMIZE")).version is not None
+        assert len(world.state.refresh().files) <= 8
+    assert sorted(r["v"] for r in world.rows()) == sorted([*[0] * (last - last // 3 - 1), *[1] * (last // 3), last // 3])
