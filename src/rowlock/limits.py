@@ -80,7 +80,7 @@ class Limits:
     moved_bytes: int = 256 * _GB
     """Size of the files that OPTIMIZE makes one of on the driver, with Arrow, a portion at a time; larger ones, and on a cluster more than `local_rows`, are Spark's."""
     moved_again_bytes: int = 256 * _MB
-    """Size of the output of an OPTIMIZE that is written once more, without the files that others rewrote meanwhile, on a table without deletion vectors."""
+    """Size of the output that an OPTIMIZE writes once more while others wait, where these rewrote a file of it at the last moment, on a table without deletion vectors."""
     sorted_bytes: int = _share(1 / 32, at_least=128 * _MB, at_most=_GB)
     """Size in memory of the rows that clustering and ZORDER sort on the driver, with Arrow; more are Spark's.  By default 1/32 of the driver's memory, 128 MB to 1 GB."""
     sampled_rows: int = 20_000

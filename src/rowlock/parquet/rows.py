@@ -137,7 +137,12 @@ def _key(file: AddFile, snapshot: Snapshot) -> tuple[Hashable, ...]:
 
 
 def _size_of(table: pa.Table) -> int:
-    return 1024 + int(table.nbytes)
+    """About what a table takes in memory: of a few rows that is mostly what Arrow keeps for each column, and for each field of a struct."""
+    return 1024 + int(table.nbytes) + 1280 * sum(map(_nodes, table.schema.types))
+
+
+def _nodes(type_: pa.DataType) -> int:
+    return 1 + sum(_nodes(type_.field(n).type) for n in range(type_.num_fields))
 
 
 Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]

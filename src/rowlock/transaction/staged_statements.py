@@ -57,6 +57,7 @@ class StagedStatements(Single):
 
     def look(self, *, in_lane: bool) -> Snapshot:
         """The newest snapshot.  For an append that has not lost yet a stale one costs one lost put, the same as a refresh: the refresh is skipped."""
+        self.txn.in_lane = in_lane
         return self.state.newest() if in_lane or (self.attempts == 0 and not self.txn.touches) else self.state.refresh()
 
     def move_to(self, head: Snapshot) -> Over | None:

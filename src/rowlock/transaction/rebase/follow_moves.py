@@ -10,6 +10,7 @@ Of a compaction of our own those bins are dropped of which others left too littl
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -164,20 +165,22 @@ def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
     return replace(block, provenance=origin)
 
 
-def drop_overlapping_bins(program: Program, effects: Effects, winners: Sequence[Commit], after: Mapping[str, AddFile], *, vectors: bool) -> Effects:
+def drop_overlapping_bins(
+    program: Program, effects: Effects, winners: Sequence[Commit], after: Mapping[str, AddFile], *, vectors: bool, in_lane: bool = False
+) -> Effects:
     """The effects of a program that moves rows without those bins that are no longer worth their commit.
 
     `after` are the files that the winners touched and that are live at the head.  Rows of other input files are gone: they leave the output by a
-    deletion vector, and where the table has none (`vectors`) the bin is moved anew (`onto_head`), while others may wait.
+    deletion vector, and where the table has none (`vectors`) the bin is moved anew (`onto_head`): a large one not in the commit lane, where others wait.
     """
     move = next(s for s in program if s.kind == "move")
     gone = {r.path: r.data_change for w in winners for r in w.removes if r.path not in after}
     size_bytes = {b.group: b.size_bytes for b in effects.blocks}
-    most = None if vectors else limits().moved_again_bytes
+    most = limits().moved_again_bytes if in_lane and not vectors else math.inf
     lost = {
         n
         for n, group in enumerate(move.only)
-        if any(p in gone for p in group) and not (_stays(group, gone, effects, vectors=vectors) and (most is None or size_bytes.get(n, 0) <= most))
+        if any(p in gone for p in group) and not (_stays(group, gone, effects, vectors=vectors) and size_bytes.get(n, 0) <= most)
     }
     if not lost:
         return effects

@@ -178,7 +178,7 @@ def _rebase_rows(txn: Pending, attempt: Attempt, winners: list[Commit], head: Sn
         delta = needed
     effects, vectors = staged.effects, vectors_allowed(head.protocol, head.metadata)
     if moving:
-        effects = drop_overlapping_bins(txn.program, effects, winners, after, vectors=vectors)
+        effects = drop_overlapping_bins(txn.program, effects, winners, after, vectors=vectors, in_lane=txn.in_lane)
     relevant = _without_skipped_files(txn, delta)
     done = rebase(effects, txn.program, relevant, engine=txn.table.statement_engine, snapshot=head)
     attempt.conflicts += _conflicts_by_winner(passed, relevant, effects)

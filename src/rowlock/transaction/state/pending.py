@@ -122,7 +122,7 @@ class Pending:
         if self.already_committed:
             table.state.log.make_durable(snapshot.version)
         self.data_change = True
-        self.done = self._has_failed = False
+        self.done = self.in_lane = self._has_failed = False
         self.reruns = reruns or Reruns()
         self.phase("begin")
 
