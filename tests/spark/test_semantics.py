@@ -97,6 +97,28 @@ def test_an_expression_that_fails_on_a_living_row_fails_the_statement(spark, tab
     assert {r[1] for r in read(spark, table_path)} == {0, 3, 4}
 
 
+@pytest.mark.parametrize("local", [20_000, 0])
+@pytest.mark.short("20000", ci=("0",), why="the same statements the other way; the ways themselves are compared in test_routes")
+def test_a_value_that_is_an_error_fails_the_statement(spark, table_path, monkeypatch, local):
+    """I9: `raise_error` has no type of its own, as NULL has none: it is no null."""
+    set_limits(monkeypatch, small=100_000, local=local)
+    guard = F.when(F.col("t.id") < 9, F.lit(None)).otherwise(F.raise_error(F.lit("not this row")))
+    for face, path in twins(spark, table_path, spark.createDataFrame([(1, "a"), (9, "b")], "id int, v string")):
+        table = face.forPath(spark, path)
+        merge = table.alias("t").merge(spark.createDataFrame([(9,), (10,)], "k int").alias("s"), "t.id = s.k")
+        with unchanged(path) if face is DeltaTable else contextlib.nullcontext():  # delta-spark leaves files
+            for bad in (
+                lambda table=table: table.update("id = 9", {"v": F.raise_error(F.lit("not this row"))}),
+                lambda table=table: table.alias("t").update(set={"v": guard}),
+                lambda merge=merge: merge.whenMatchedUpdate(set={"v": "raise_error('not this row')"}).execute(),
+                lambda merge=merge: merge.whenNotMatchedInsert(values={"id": "s.k", "v": "raise_error('not this row')"}).execute(),
+            ):
+                with pytest.raises(Exception, match="not this row"):  # delta-spark's errors of a job have no class of their own
+                    bad()
+        table.alias("t").update("id = 1", {"v": guard})
+        assert delta_rows(spark, path) == [(1, None), (9, "b")]
+
+
 CONDITIONS = {
     "a condition": lambda f, other: f.where("10 div v > 3"),
     "below an aggregate": lambda f, other: f.where("10 div v > 3").groupBy("v").count(),

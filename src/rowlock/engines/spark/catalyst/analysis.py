@@ -369,7 +369,7 @@ def _assigned(how: _Assignment, value: Column, actual: DataType, wanted: DataTyp
     if _same_type(actual, wanted):
         return value
     if actual.typeName() == "void":
-        return F.lit(None).cast(wanted)
+        return value.cast(wanted)  # null, or an error that it raises
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
         return _struct_by_name(how, value, actual, wanted, name, old)
     made = with_parts_of(value, actual, wanted, lambda v, have, want: _assigned(how, v, have, want, name)) if "struct<" in wanted.simpleString() else None

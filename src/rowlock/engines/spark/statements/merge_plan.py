@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 
 from rowlock.boundary.engine import Statement
@@ -179,7 +180,7 @@ def merge_statement(
     session, tables, bridge = evaluator.session(variables=True), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
     given = bridge.dataframe(analyzed(source.select("*")), evaluator.spark, session)
-    pair = _without_names(probe, new, evaluator, session).join(given, as_column(on))
+    pair = _pair(_without_names(probe, new, evaluator, session), given, on, root)
     resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (pair, probe, given))
     others = _Part(target_resolver, clauses.not_matched_by_source), _Part(source_resolver, clauses.not_matched, insert=True)
     parts = _analyzed([_Part(resolver, clauses.matched), *(p for p in others if p.clauses)], tables, alias, source)
@@ -217,6 +218,17 @@ def merge_statement(
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
     return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=held.num_rows)
+
+
+def _pair(target: DataFrame, source: DataFrame, on: Expression, root: str) -> DataFrame:
+    """Both sides where they meet ON.  Raises Spark's AnalysisException, StatementRefused for what differs each time it is computed."""
+    try:
+        return target.join(source, as_column(on))
+    except AnalysisException as e:
+        if e.getCondition() == "INVALID_NON_DETERMINISTIC_EXPRESSIONS":  # Spark's own, of a join that nobody wrote
+            both = Resolver(target.sparkSession, target.crossJoin(source), "MERGE", root)
+            both.resolved(analyzed(both.selected([as_column(on)])))
+        raise
 
 
 def _join_of(resolver: Resolver, pairs: JavaObject) -> JavaObject:
@@ -300,7 +312,13 @@ def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alia
         return [*(_new_value(name, conditions, rows, own, tables) for name in tables.schema.names), action]
 
     action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
-    frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
+    try:
+        frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
+    except AnalysisException as e:
+        if e.getCondition() == "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE":  # perhaps of a CASE that nobody wrote: Spark says then which condition is none
+            for condition in conditions:
+                _ = resolver.frame if condition is None else resolver.frame.where(condition)
+        raise
     return with_recomputed(resolver, frame, values_not_set(tables, rows))
 
 
