@@ -9,11 +9,15 @@ import threading
 from dataclasses import fields
 
 import pytest
+from pyroaring import BitMap64
 
 import rowlock
-from rowlock.caches import Budget, Cache
+from rowlock.caches import VECTORS, Budget, Cache
 from rowlock.exceptions import InvalidInput
 from rowlock.limits import Limits, from_environment, limited, limits, set_limits
+from rowlock.protocol.actions import AddFile
+from rowlock.storage.memory import MemoryStore
+from rowlock.transaction.state.shared import Vectors
 
 UNITS = ("rows", "bytes", "files", "ratio", "entries", "pairs", "groups", "tables", "threads")
 
@@ -123,3 +127,18 @@ def test_who_makes_a_value_at_the_same_time_gets_the_one_that_was_kept_first() -
     for thread in threads:
         thread.join()
     assert len(first) == 1 and id(made.get("a")) in first
+
+
+def test_the_cache_of_vectors_counts_what_they_take_in_memory() -> None:
+    """Measured: 200 rows anywhere in four million take 11,700 bytes, of 890 in the file; a vector that is dense takes what its file does."""
+    vectors, before = Vectors(MemoryStore("memory://vectors")), VECTORS.size
+
+    def counted(bitmap: BitMap64) -> int:
+        nonlocal before
+        (descriptor,) = vectors.store_all([bitmap])
+        vectors.remember(AddFile("a", {}, 1, 0, True, None, descriptor), bitmap)
+        added, before = VECTORS.size - before, VECTORS.size
+        return added
+
+    assert 7_000 < counted(BitMap64(range(0, 4_000_000, 20_000))) < 15_000
+    assert 8_000 < counted(BitMap64(range(0, 60_000, 2))) < 9_000

@@ -47,7 +47,7 @@ class Vectors:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._cache: Cache[tuple[BitMap64, int]] = Cache(VECTORS, lambda found: 256 + found[1])
+        self._cache: Cache[tuple[BitMap64, int]] = Cache(VECTORS, _size_of)
 
     def forget(self) -> None:
         """Clears the cache: another table has taken this table's place."""
@@ -99,6 +99,12 @@ class Vectors:
             for n, place in zip(large, places, strict=True):
                 out[n] = dv.on_disk(name, place, len(bitmaps[n]))
         return [d for d in out if d is not None]
+
+
+def _size_of(found: tuple[BitMap64, int]) -> int:
+    """About what a vector of so many bytes takes in memory: for each 65,536 rows of the file in which there are some, ten times what that takes in its file."""
+    bitmap, size_bytes = found
+    return 400 + size_bytes + 16 * max(0, size_bytes - 2 * len(bitmap))
 
 
 logger = logging.getLogger("rowlock")
