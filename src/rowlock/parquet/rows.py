@@ -165,7 +165,7 @@ class MaterializedIds:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._kept: Cache[Stored] = Cache(ROW_IDS, lambda stored: 128 + sum(held.nbytes for held in stored if held is not None))
+        self._kept: Cache[Stored] = Cache(ROW_IDS, lambda stored: 700 + sum(held.nbytes for held in stored if held is not None))
 
     def forget(self) -> None:
         """Empties the cache; needed where another table was created at the same place."""

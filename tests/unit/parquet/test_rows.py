@@ -16,11 +16,12 @@ from pyroaring import BitMap64
 
 import rowlock
 from model.schedules.play import schema_string
-from rowlock.caches import ROWS
+from rowlock.boundary.row_identity import columns_of
+from rowlock.caches import ROW_IDS, ROWS
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.table_log import TableLog
 from rowlock.parquet import checks
-from rowlock.parquet.rows import Rows
+from rowlock.parquet.rows import MaterializedIds, Rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.partition_values import parse
 from rowlock.protocol.schema import DecimalType, parse_schema
@@ -169,3 +170,13 @@ def test_the_cache_counts_what_a_table_of_few_rows_takes_in_memory(tmp_path: Pat
     before, rows = ROWS.size, Rows(LocalStore(tmp_path))
     rows.read(next(iter(snapshot.files.adds())), snapshot)
     assert 20_000 < ROWS.size - before < 60_000
+
+
+def test_the_cache_counts_what_ids_take_in_memory(tmp_path: Path) -> None:
+    """Two arrays of three numbers take 790 bytes with their place in the cache."""
+    rowlock.append(tmp_path, pa.table({"k": [1, 2, 3]}), properties={"delta.enableRowTracking": "true"})
+    snapshot = TableLog(LocalStore(tmp_path)).latest()
+    before, columns, ids = ROW_IDS.size, columns_of(snapshot), MaterializedIds(LocalStore(tmp_path))
+    assert columns is not None
+    ids.at(columns)(next(iter(snapshot.files.adds())), np.arange(3))
+    assert ROW_IDS.size - before >= 700
