@@ -11,9 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import rowlock
 from contract.arbiter.transfers import Bank, begin, end, stage
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
@@ -29,7 +32,7 @@ from rowlock.protocol.actions import CommitInfo, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.names import commit_key
 from rowlock.protocol.prepared import POSTS, PREPARE, absolute_place, open_version, prepared_in, relative_place
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType, parse_schema
 from rowlock.storage import LocalStore, ObjectStore, PutOutcome, Unknown, open_store
 from rowlock.transaction import commit as loop, multi_table
 from rowlock.transaction.definition.table_features import set_properties
@@ -372,6 +375,44 @@ def test_a_table_that_another_engine_replaced_meanwhile(bank: Bank, columns: lis
         transfer(bank, OUT, IN)
     closed = bank[1].state.log.history(1)[0]
     assert closed.info is not None and closed.info.raw["rowlock"]["closed"]["void"] is True and not closed.adds
+
+
+INT, BIGINT = {"type": "integer"}, {"type": "long"}
+
+
+def struct(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [{"name": name, "nullable": True, "metadata": {}, **f} for name, f in zip("abc", fields, strict=False)]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "fits"),
+    [
+        ([INT, {"type": struct(INT)}], "always"),
+        ([{**INT, "nullable": False}, {"type": struct(INT)}], "without nulls"),
+        ([INT, {"type": struct({**INT, "nullable": False})}], "without nulls"),
+        ([INT, {"type": struct(INT, BIGINT)}], "always"),  # a field that a MERGE of another engine added
+        ([INT, {"type": struct(INT, {**BIGINT, "nullable": False})}], "never"),
+        ([INT, {"type": struct(INT)}, BIGINT], "always"),
+        ([BIGINT, {"type": struct(INT)}], "widened"),
+        ([INT, {"type": struct(BIGINT)}], "widened"),
+        ([{"type": "string"}, {"type": struct(INT)}], "never"),
+    ],
+)
+def test_whether_staged_rows_fit_columns_that_another_engine_changed_meanwhile(tmp_path: Path, columns: list[dict[str, Any]], fits: str) -> None:
+    """They were committed with nulls in a column that it had made NOT NULL; they were lost where it had only added a field or widened a type."""
+    for rows in ([{"a": None, "b": {"a": None}}], [{"a": 1, "b": {"a": 1}}]):
+        path = str(tmp_path / str(rows[0]["a"]))
+        schema = pa.schema([("a", pa.int32()), ("b", pa.struct([("a", pa.int32())]))])
+        rowlock.append(path, pa.Table.from_pylist([{"a": 0, "b": {"a": 0}}], schema))
+        rowlock.append(path, pa.Table.from_pylist(rows, schema))
+        store = LocalStore(path)
+        base, staged = TableLog(store).at(0), TableLog(store).read_commit(1)
+        assert staged is not None
+        head = replace(base, schema=parse_schema(orjson.dumps(struct(*columns)).decode()))
+        widening = replace(head, protocol=replace(head.protocol, reader_features=(head.protocol.reader_features or frozenset()) | {"typeWidening"}))
+        found = [close._fits(staged, base, h, store) for h in (head, widening)]
+        has_null = rows[0]["a"] is None
+        assert found == {"always": [True] * 2, "never": [False] * 2, "widened": [False, True], "without nulls": [not has_null] * 2}[fits]
 
 
 @pytest.mark.parametrize("when", ["prepared", "decided"])

@@ -74,7 +74,8 @@ class MultiTableTransaction:
     def _wait(self, heads: Sequence[Snapshot]) -> None:
         """Waits for the leases of all tables, in the same order everywhere; where a head moved meanwhile, all begin at their heads of now."""
         order = sorted(range(len(heads)), key=lambda n: multi_table.place_of(heads[n]))
-        if any(self._opened[n].wait() for n in order):
+        moved = [self._opened[n].wait() for n in order]  # all of them, also after one that moved
+        if any(moved):
             for opened, head in zip(self._opened, multi_table.heads_together([handle.state for handle in self._handles]), strict=True):
                 opened.begin_at(head)
 

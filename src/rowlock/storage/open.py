@@ -65,6 +65,8 @@ def _checked_path(given: Any) -> str:
         raise InvalidInput("the table's path is empty: give a folder, or a URL such as s3://bucket/folder")
     if "\0" in text:
         raise InvalidInput(f"the table's path {text!r} has a NUL character in it, which no file's name can have")
+    if not text.isascii() and text != text.encode(errors="replace").decode():
+        raise InvalidInput(f"the table's path {text!r} is no UTF-8: Spark, Arrow and the log have no name for it. Rename the folder")
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ import rowlock
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
+from rowlock.api.multi_table import MultiTableTransaction
 from rowlock.boundary.engine import Statement
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
 from rowlock.locks.lease import TABLE, Lease, Leases, Scope
@@ -273,3 +275,33 @@ def test_who_gave_up_waiting_works_once_whoever_commits_meanwhile() -> None:
         staging.stage(plan)
         assert staging.txn.commit("WRITE", {}).version == 3
     assert planned == [1]
+
+
+class Opened:
+    """A table's part of a transaction over several tables, as far as it waits."""
+
+    def __init__(self, made: InMemory) -> None:
+        self.handle, self.head, self.line = SimpleNamespace(state=made.state), made.state.refresh(), LeaseLine(made.state)
+        self.txn = made.table.begin(Options(lock="table"), snapshot=self.head)
+
+    def wait(self) -> bool:
+        return self.line.join(self.txn, (), reads_table=True)
+
+    def begin_at(self, head: Snapshot) -> None:
+        self.head = head
+
+
+def test_a_transaction_over_several_tables_takes_all_leases_where_the_first_table_moved_meanwhile() -> None:
+    """Where one had moved, those after it were not waited for, and the transaction went on without their leases."""
+    tables = [world(), world()]
+    both = object.__new__(MultiTableTransaction)
+    both._opened = [Opened(t) for t in tables]  # type: ignore[misc]
+    both._handles = [opened.handle for opened in both._opened]
+    heads = [opened.head for opened in both._opened]  # type: ignore[attr-defined]
+    for t in tables:
+        t.run(Append(((3, 0, 1),)))
+    both._wait(heads)
+    assert [opened.line.scopes for opened in both._opened] == [{TABLE}, {TABLE}]  # type: ignore[attr-defined]
+    assert [opened.head.version for opened in both._opened] == [head.version + 1 for head in heads]  # type: ignore[attr-defined]
+    for opened in both._opened:
+        opened.line.leave()  # type: ignore[attr-defined]

@@ -25,17 +25,20 @@ from rowlock.boundary.engine import Engine
 from rowlock.boundary.provenance import union_by_path
 from rowlock.boundary.row_identity import Numbers, columns_of, identities_in
 from rowlock.conflict.delta import live_slice
-from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, InvalidInput, TableNotFound, VersionNotFound
+from rowlock.exceptions import ConstraintViolated, CorruptLog, DeltaConcurrentModificationException, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.checks import check_not_null
 from rowlock.parquet.rows import MaterializedIds
 from rowlock.protocol import prepared as versions
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except
-from rowlock.protocol.feature_removal import DELETION_VECTORS
+from rowlock.protocol.feature_removal import DELETION_VECTORS, TYPE_WIDENING
 from rowlock.protocol.features import reader_features
 from rowlock.protocol.prepared import CLOSE, Prepared, open_version
+from rowlock.protocol.schema import DataType, StructType, has_not_null, shared_parts
+from rowlock.protocol.schema_fit import may_become
 from rowlock.storage.open import beside
 from rowlock.storage.store import NotFound, ObjectStore, StorageError, discard
 from rowlock.transaction.commit import commit
@@ -238,7 +241,7 @@ class Close(Single):
         in_home = {"table": prepared.home.table, "id": prepared.home.id, "version": self._word}
         record: dict[str, Any] = {} if staged is None else {"tables": [] if self._word == BY_HAND else [in_home]}
         base = None if staged is None else head if head.version == prepared.version else self.state.log.at(prepared.version)
-        if staged is None or base is None or not _fits(base, head) or self._is_restored(base):
+        if staged is None or base is None or not _fits(staged, base, head, self.state.store) or self._is_restored(base):
             record["closed"] = {**closed, "void": staged is not None}
             info = commit_info(CLOSE, {}, self.txn_id, read_version=head.version, blind=False, metrics={}, record=record)
             return bytes_on(head, info, txns=[*(staged.txns if staged is not None else ()), *txns])  # a step that was undone is not done again
@@ -309,10 +312,28 @@ def _as_staged(staged: Commit, head: Snapshot) -> FileActions:
     return FileActions(tuple(adds), staged.removes, domains=staged.domains)
 
 
-def _fits(base: Snapshot, head: Snapshot) -> bool:
-    """Whether files that were written for `base` can be files of `head`: not where another engine replaced the table's columns meanwhile."""
-    before = {f.physical_name: f.type for f in base.schema.fields}
-    return base.partition_columns == head.partition_columns and all(before.get(f.physical_name, f.nullable and f.type) == f.type for f in head.schema.fields)
+def _fits(staged: Commit, base: Snapshot, head: Snapshot, store: ObjectStore) -> bool:
+    """Whether what was staged for `base` can be in `head`: not where another engine replaced the table's columns meanwhile, or forbade a null that is staged."""
+    if base.partition_columns != head.partition_columns or not reads_as(base.schema, head.schema, widens=TYPE_WIDENING in reader_features(head.protocol)):
+        return False
+    if base.schema == head.schema or not has_not_null(head.schema):
+        return True
+    replaced = {r.path for r in staged.removes}
+    try:
+        check_not_null([a for a in staged.adds if a.path not in replaced], head, store)
+    except ConstraintViolated:
+        return False
+    return True
+
+
+def reads_as(old: DataType, new: DataType, *, widens: bool) -> bool:
+    """Whether a file with columns of one type can be read by another: fields that it lacks are null, `widens` says whether a type may have become wider."""
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        there = {f.physical_name: f.type for f in old.fields}
+        return all(reads_as(there[f.physical_name], f.type, widens=widens) if f.physical_name in there else f.nullable for f in new.fields)
+    if inner := shared_parts(old, new):
+        return all(reads_as(a, b, widens=widens) for a, b in inner.values())
+    return old == new or (widens and may_become(old, new))
 
 
 @dataclass(frozen=True, slots=True)
