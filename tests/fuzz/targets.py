@@ -116,6 +116,24 @@ def checkpoint(data: bytes) -> None:
     _checkpoint(names.checkpoint_key(0), data)
 
 
+def checkpoint_rows(data: bytes) -> None:
+    """A classic checkpoint of actions that are given as lines of JSON: with the columns of ours, and with those that the values themselves make."""
+    try:
+        rows = [row for line in data.splitlines() if isinstance(row := orjson.loads(line), dict)]
+    except orjson.JSONDecodeError:
+        return
+    for columns in (_COLUMNS, None):
+        out = io.BytesIO()
+        try:
+            pq.write_table(pa.Table.from_pylist(rows, columns), out)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):  # no such table can be made
+            continue
+        try:
+            _checkpoint(names.checkpoint_key(0), out.getvalue())
+        except RowlockError:
+            continue
+
+
 def json_checkpoint(data: bytes) -> None:
     """A V2 checkpoint in JSON, whose sidecar is one, too."""
     _checkpoint("_delta_log/00000000000000000000.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", data)
@@ -215,7 +233,22 @@ def partition_value(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    f.__name__: f for f in (commit, first_commit, checkpoint, json_checkpoint, last_checkpoint, checksum, vector, footer, stats, schema, path, partition_value)
+    f.__name__: f
+    for f in (
+        commit,
+        first_commit,
+        checkpoint,
+        checkpoint_rows,
+        json_checkpoint,
+        last_checkpoint,
+        checksum,
+        vector,
+        footer,
+        stats,
+        schema,
+        path,
+        partition_value,
+    )
 }
 
 
@@ -246,10 +279,12 @@ _V2 = [
     {"sidecar": {"path": "s.parquet", "sizeInBytes": 9, "modificationTime": 1}},
 ]
 _HEAD = TableLog(_store()).latest()
+_COLUMNS = pq.read_schema(io.BytesIO(checkpoint_bytes(_HEAD)))
 SEEDS: dict[str, list[bytes]] = {
     "commit": [orjson.dumps({"add": _ADD}), orjson.dumps({"remove": {"path": _ADD["path"], "dataChange": True, "deletionVector": _INLINE}}), _FIRST],
     "first_commit": [_FIRST],
     "checkpoint": [checkpoint_bytes(_HEAD)],
+    "checkpoint_rows": [b"\n".join(map(orjson.dumps, [*_V2[1:-1], {"remove": {"path": "r", "deletionTimestamp": 1, "dataChange": True}}]))],
     "json_checkpoint": [b"\n".join(map(orjson.dumps, _V2)), b"\n".join(map(orjson.dumps, _V2[:-1]))],
     "last_checkpoint": [b'{"version":0,"size":4,"parts":2,"sizeInBytes":9,"v2Checkpoint":{"path":"x"}}'],
     "checksum": [checksums.checksum(_HEAD)],
