@@ -2,9 +2,10 @@
 
 Environments and results are kept in .versions/, so a second run only tests, and one that asks for less replaces these results alone; several may run at
 once.  The page's table is made of the results.  Long forms of tests (`make soak`) are left out, as `make test` leaves them out.  A Python that the machine lacks is named and left out; with --obtain, `uv` fetches it.
-The tests without Spark run once for each Python, with the first pyspark that is asked for.
+The tests without Spark run once for each Python, with the first pyspark that is asked for.  With `--python this` an environment has a pyspark of its own,
+and all else from the environment that runs this program.
 
-usage: versions.py [--python 3.11,3.12] [--pyspark 4.0,4.2] [--suites SQL,streams] [--obtain] [--page] [-- ARGUMENTS OF PYTEST]
+usage: versions.py [--python 3.11,3.12] [--pyspark 4.0,4.2] [--suites SQL,streams] [--obtain] [--page] [--no-page] [-- ARGUMENTS OF PYTEST]
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 import tomllib
 from collections import Counter
@@ -27,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = [found[1] for line in PROJECT["classifiers"] if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))]
 PYSPARKS = ("4.0", "4.1", "4.2")
+THIS = "this"
+"""As a Python: the one that runs this program, with its packages."""
 QUICK = "without Spark"
 _MORE_SQL = "sql_by_call delta_statements replace_as_select session_variables temporary_views beside_delta_spark"
 _NAMES = "catalog_names names_without_delta_spark rowlock_run write_options_by_name made_anew"
@@ -48,6 +52,8 @@ NOT_HERE = ("pyspark", "rowlock", "ruff", "mypy", "pandas-stubs")  # pinned by t
 
 def python_of(version: str, *, obtain: bool) -> str | None:
     """A Python of this version: on the PATH, with pyenv, or by uv, which may fetch one."""
+    if version == THIS:
+        return sys.executable
     choices = [shutil.which(f"python{version}")]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     choices += [str(home / "bin" / "python") for home in sorted(pyenv.glob(f"{version}.*"))]
@@ -78,8 +84,13 @@ def environment(python: str, version: str, pyspark: str) -> Path:
         if not (folder / "bin" / "python").exists():
             subprocess.run([python, "-m", "venv", str(folder)], check=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *requirements(pyspark)], check=True)
-        subprocess.run([*pip, "--no-deps", "--editable", str(ROOT)], check=True)
+        if version == THIS:
+            subprocess.run([*pip, "--no-deps", f"pyspark=={pyspark}.*"], check=True)
+            (packages,) = folder.glob("lib/python3.*/site-packages")
+            (packages / "others.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+        else:
+            subprocess.run([*pip, *requirements(pyspark)], check=True)
+            subprocess.run([*pip, "--no-deps", "--editable", str(ROOT)], check=True)
         stamp.touch()
     return folder
 
@@ -171,6 +182,7 @@ def main() -> int:
     parser.add_argument("--obtain", action="store_true", help="lets uv fetch Pythons that the machine lacks")
     parser.add_argument("--suites", default=",".join(SUITES), help=", ".join(SUITES))
     parser.add_argument("--page", action="store_true", help="runs nothing: writes the page of the results that are there")
+    parser.add_argument("--no-page", action="store_true", help="leaves the page as it is")
     args = parser.parse_args(sys.argv[1:at])
     bad = 0
     for version in [] if args.page else args.python.split(","):
@@ -193,7 +205,8 @@ def main() -> int:
                 bad += bool(found["failed"])
                 print(f"  {'WRONG' if found['failed'] else 'ok   '} {suite}: {told(found)} ({found['seconds']} s)", *found["failed"], sep="\n    ", flush=True)
                 keep(f"{version} {pyspark}", suite, found)
-    write_page(held())
+    if not args.no_page:
+        write_page(held())
     return 1 if bad else 0
 
 

@@ -45,6 +45,7 @@ VERSIONS = {
             _NO_METADATA_FLAG,
             (_STREAMING_RELATION, _STREAMING_RELATION.replace(".runtime", "")),
             ("import org.apache.spark.sql.catalyst.parser.ParameterContext;\n", ""),
+            ("TreePattern.PLAN_WITH_UNRESOLVED_IDENTIFIER()", "TreePattern.UNRESOLVED_IDENTIFIER()"),
             (
                 """    public LogicalPlan parsePlanWithParameters(String text, ParameterContext values) throws ParseException {
         LogicalPlan ours = own(text);
