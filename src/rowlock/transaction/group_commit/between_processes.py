@@ -22,6 +22,7 @@ a process with an older head puts at a version that is taken.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -261,13 +262,30 @@ def give_up(member: Member) -> None:
         member.error = outcome.unknown(txn.txn_id, state.store.root, None, e)
 
 
+class _Sweepers(threading.Semaphore):
+    """The threads of this process that may delete posts, all tables together: where a store takes long to delete, each version would begin more."""
+
+    def __init__(self) -> None:
+        super().__init__(_SWEEPERS)
+
+    def delete(self, store: ObjectStore, keys: Sequence[str]) -> None:
+        """Deletes in a thread, whose turn was taken."""
+        try:
+            discard(store, keys)
+        finally:
+            self.release()
+
+
 def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
     """Deletes posts that are not needed, in the background on a remote store.  What is left is deleted by the next leader."""
     shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
+    sweepers = threads.of_process(_Sweepers)
     try:
         for share in shares:  # daemons: a program ends when it ends, whatever the store does
-            threads.start(partial(discard, store, share), "rowlock queue")
+            if sweepers.acquire(blocking=False):
+                threads.start(partial(sweepers.delete, store, share), "rowlock queue")
     except RuntimeError:  # the interpreter is about to end
+        sweepers.release()
         shares = []
     if not shares:
         discard(store, keys)

@@ -100,6 +100,29 @@ def test_a_leader_takes_what_others_have_posted() -> None:
     assert [(m["rows"], m.get("app_id")) for m in record["members"]] == [(1, None), (1, "app")]  # type: ignore[index]
 
 
+def test_a_store_that_takes_long_to_delete_gets_a_few_threads_and_not_one_for_each_version() -> None:
+    may = threading.Event()
+
+    class Slow(MemoryStore):
+        is_remote = True
+
+        def delete(self, key: str) -> None:
+            may.wait(60)
+            super().delete(key)
+
+    _, process = world(store=Slow())
+    for k in range(9):
+        process.lead(process.post(k))
+    deleting = [t for t in threading.enumerate() if t.name == "rowlock queue"]
+    assert len(deleting) == 8 and keys(process) == list(range(9))
+    may.set()
+    for thread in deleting:
+        thread.join(60)
+    process.lead(process.post(9))
+    while posts(process):
+        time.sleep(0.01)
+
+
 def test_the_history_names_all_who_took_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version's commitInfo has the leader's name alone: the appends of other processes and applications in it are participant_texts beside, to people and to DESCRIBE HISTORY."""
     a, b = world()
