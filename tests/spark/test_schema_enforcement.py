@@ -350,3 +350,28 @@ def test_assignments_are_cast_or_refused(spark, table, table_path):
     source = spark.createDataFrame([(2, datetime.datetime(2026, 1, 1))], "k bigint, at timestamp")
     table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"name": F.col("s.at").cast("date"), "id": "s.k + 1"}).execute()
     assert read(spark, table_path)[0][:2] == (3, "2026-01-01")
+
+
+SWAPPED, WIDER = "named_struct('b', 7, 'a', 8)", "named_struct('b', 7L, 'a', 8L)"
+INSERTED = {
+    "(id, s, l, m) SELECT 1, {0}, array({0}), map('k', {0})": ((7, 8), (8, 7), (8, 7)),
+    "(l, id) SELECT array({0}, NULL), 1": (None, (8, 7), None),
+    "(id, s) SELECT 1, {0}": ((7, 8), None, None),
+    "SELECT 1, {0}, array({0}), map('k', {0})": ((7, 8), (7, 8), (7, 8)),
+    "SELECT 1 AS id, {0} AS s, array({0}) AS l, map('k', {0}) AS m": ((8, 7), (8, 7), (8, 7)),
+    "(id, l) SELECT 1L, array({0})": (None, (7, 8), None),
+    "(id, l) SELECT 1, array({1})": (None, (7, 8), None),
+    "(id, s, l) SELECT 1, {1}, array({0})": ((7, 8), (7, 8), None),
+    "(Id, L) SELECT 1, array({0})": (None, (7, 8), None),
+}
+"""What an INSERT has after the table, and (s, l[0], m['k']) of its row, as delta-spark has them on Spark 4.2."""
+
+
+def test_fields_of_structs_go_by_position_or_by_name_as_with_delta_spark(spark, table_path):
+    spark.sql(
+        f"CREATE TABLE delta.`{table_path}` (id INT, s STRUCT<a: INT, b: INT>, l ARRAY<STRUCT<a: INT, b: INT>>, m MAP<STRING, STRUCT<a: INT, b: INT>>) USING delta"
+    )
+    for text, expected in INSERTED.items():
+        rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` " + text.format(SWAPPED, WIDER))
+        row = rowlock.read(spark, table_path).selectExpr("id", "s", "l[0]", "m['k']").first()
+        assert tuple(row) == (1, *expected), text

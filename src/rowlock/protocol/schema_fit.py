@@ -213,6 +213,21 @@ def goes_by_name(rows: StructType, names: Sequence[str], table: StructType, wide
     return all(r.name == c.name and holds(r.type, c.type) for r, c in zip(rows.fields, columns, strict=True))
 
 
+def listed_by_name(rows: StructType, names: Sequence[str], table: StructType, widening: Widening | None) -> StructType | None:
+    """The columns of an INSERT that lists them where structs in arrays and maps go by the names of their fields, as delta-spark has it: where it names them
+    as the table does, and no value is cast.
+
+    A column that is a struct goes by position all the same where its fields have other names or another order, and has the table's names here.  None where all go by position.
+    """
+    given: list[StructField] = []
+    for r, name in zip(rows.fields, names, strict=True):
+        c = table.find(name) or replace(r, name=name)
+        moved = isinstance(r.type, StructType) and isinstance(c.type, StructType) and r.type.names != c.type.names
+        given.append(replace(c, name=name, type=named_by_place(r.type, c.type) if moved else r.type))
+    placed, wanted = StructType(tuple(given)), StructType(tuple(table.find(f.name) or f for f in given))
+    return placed if named_by_place(placed, wanted) != placed and goes_by_name(placed, names, table, widening) else None
+
+
 def named_by_place(rows: DataType, table: DataType) -> DataType:
     """The type of rows that go by position: the fields of structs have the names of the table's in the same places, those beyond them their own."""
     if not (isinstance(rows, StructType) and isinstance(table, StructType)):

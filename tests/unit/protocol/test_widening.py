@@ -12,7 +12,7 @@ from rowlock.protocol.column_values import GENERATION_EXPRESSION
 from rowlock.protocol.constraints import check_retyped, names_column
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json
 from rowlock.protocol.schema_edit import owner, with_part
-from rowlock.protocol.schema_fit import goes_by_name, may_become, merged_schema, named_by_place, stays_in_family, type_changes, with_type
+from rowlock.protocol.schema_fit import goes_by_name, listed_by_name, may_become, merged_schema, named_by_place, stays_in_family, type_changes, with_type
 
 TYPES: dict[str, DataType] = {
     n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "void")
@@ -152,3 +152,25 @@ def test_fields_of_rows_by_position_get_the_names_of_those_in_their_places() -> 
         assert goes_by_name(rows, ["a", "m"], table, None) is by_name
         assert goes_by_name(rows, ["a", "m"], table, may_become) is ("x" in names)
         assert not goes_by_name(rows, ["m", "a"], table, None)
+
+
+def test_an_insert_that_lists_its_columns_has_structs_by_position_and_others_by_name() -> None:
+    """As with delta-spark; where any value is cast, arrays and maps go by position, too."""
+
+    def struct(*names: str, type_: PrimitiveType = INT) -> StructType:
+        return StructType(tuple(StructField(n, type_) for n in names))
+
+    def rows(k: PrimitiveType, s: StructType, held: StructType) -> StructType:
+        return StructType((StructField("col1", k), StructField("col2", s), StructField("col3", ArrayType(held))))
+
+    table, moved = StructType((StructField("k", INT), StructField("s", struct("x", "y")), StructField("l", ArrayType(struct("x", "y"))))), struct("y", "x")
+    for s in (moved, struct("p", "q"), struct("x", "y")):
+        found = listed_by_name(rows(INT, s, moved), ["k", "s", "l"], table, None)
+        assert found is not None
+        assert listed_by_name(rows(INT, s, moved), ["K", "s", "l"], table, None) is None
+        assert [(f.name, f.type) for f in found.fields] == [("k", INT), ("s", struct("x", "y")), ("l", ArrayType(moved))]
+    for k, s, held in ((LONG, moved, moved), (INT, struct("y", "x", type_=LONG), moved), (INT, moved, struct("y", "z")), (INT, moved, struct("x", "y"))):
+        assert listed_by_name(rows(k, s, held), ["k", "s", "l"], table, None) is None
+    inner = StructType((StructField("s", StructType((StructField("l", ArrayType(struct("x", "y"))),))),))
+    within = StructType((StructField("s", StructType((StructField("l", ArrayType(moved)),))),))
+    assert listed_by_name(within, ["s"], inner, None) == within

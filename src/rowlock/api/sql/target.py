@@ -28,7 +28,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.paths import path_of
 from rowlock.protocol.schema import StructType, dotted, parse_schema, quote, unresolved_column
-from rowlock.protocol.schema_fit import goes_by_name, named_by_place
+from rowlock.protocol.schema_fit import goes_by_name, listed_by_name, named_by_place
 from rowlock.transaction.state.call import settings
 
 open_part: ContextVar[Callable[[str], DeltaTransaction] | None] = ContextVar("the parts of the transaction in which statements run", default=None)
@@ -112,12 +112,14 @@ def fitted(
         text = f"The INSERT gives {count(len(rows.columns), 'column')} for {len(names)}: {', '.join(names)}. List those that it gives after the table's name"
         raise SchemaMismatch(text, table=target.path, condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"))
     head = target.head
-    by_name = by_name or (not listed and goes_by_name(columns_of_frame(rows), names, head.schema, widening(head) if evolving else None))
+    given, may_widen = columns_of_frame(rows), widening(head) if evolving else None
+    placed = listed_by_name(given, names, head.schema, may_widen) if listed and not by_name else None
+    by_name = by_name or placed is not None or (not listed and goes_by_name(given, names, head.schema, may_widen))
     if evolving and not (listed and {n.lower() for n in names}.difference(n.lower() for n in table_schema(head).names)):
-        given = [replace(f, name=n) for f, n in zip(columns_of_frame(rows).fields, names, strict=True)]
+        added = [replace(f, name=n) for f, n in zip((placed or given).fields, names, strict=True)]
         if not by_name:
-            given = [f if (at := head.schema.find(f.name)) is None else replace(f, type=named_by_place(f.type, at.type)) for f in given]
-        head = replace(head, metadata=(wider := widened_metadata(head, StructType(tuple(given)))), schema=parse_schema(wider.schema_string, head.table))
+            added = [f if (at := head.schema.find(f.name)) is None else replace(f, type=named_by_place(f.type, at.type)) for f in added]
+        head = replace(head, metadata=(wider := widened_metadata(head, StructType(tuple(added)))), schema=parse_schema(wider.schema_string, head.table))
     schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
@@ -129,7 +131,7 @@ def fitted(
         condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(twice[-1])) if listed else duplicate
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path, condition=condition)
     _, alias = target.nodes.without_alias(analyzed(rows))
-    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
+    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills, placed=placed)
     # With the metadata that the table gets with a new column.
     out = relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows

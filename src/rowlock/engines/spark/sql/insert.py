@@ -26,7 +26,8 @@ from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.schema import quote
+from rowlock.protocol import schema as protocol_schema
+from rowlock.protocol.schema import quote, schema_json
 
 
 def partition_literal(table: DataFrame, name: str, value: str | None, path: str, *, replaces: bool = False) -> tuple[Column, Column]:
@@ -62,8 +63,16 @@ def query_of(nodes: Nodes, insert: JavaObject, newest: Callable[[], Snapshot]) -
 _NESTED = (StructType, ArrayType, MapType)
 
 
-def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool = False, fills: bool = False) -> DataFrame:
-    """The rows under these columns, by position; with `by_name`, fields within structs by their names.  With `fills` fields that structs lack are null.
+def assigned(
+    rows: DataFrame,
+    columns: Sequence[StructField],
+    table: str,
+    *,
+    by_name: bool = False,
+    fills: bool = False,
+    placed: protocol_schema.StructType | None = None,
+) -> DataFrame:
+    """The rows under these columns, by position; with `by_name`, fields within structs by their names, or by those in `placed`.  With `fills` fields that structs lack are null.
 
     Raises Spark's AnalysisException for a type that may not be stored in a column's, SchemaMismatch for structs that lack fields or have more.
 
@@ -74,6 +83,7 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     schema = nullable(StructType([StructField(f.name, BooleanType() if f.name in nulls else bare(f.dataType), True) for f in columns]))
     wanted = analyzed(empty_frame(spark, schema)).output()
     conf = spark._jsparkSession.sessionState().conf()
+    rows = rows if placed is None else _with_fields_named(rows, placed)
     rows = _filled(rows, schema) if fills else rows
     _check_counts(rows.schema, schema, by_name, table)
     rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
@@ -84,6 +94,13 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     plan = resolver.resolveOutputColumns(table, wanted, analyzed(rows), by_name, conf, default)
     fitted = bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])  # Spark stores no null in a void column under STRICT, so it sees another type
     return fitted.select(*(F.lit(None).alias(n) if n in nulls else F.col(quote(n)) for n in fitted.columns)) if nulls else fitted
+
+
+def _with_fields_named(rows: DataFrame, columns: protocol_schema.StructType) -> DataFrame:
+    """The rows, whose structs have the names of fields that these have in their places."""
+    bridge, wanted = catalyst(rows.sparkSession), StructType.fromJson(json.loads(schema_json(columns)))
+    given = [(bridge.column(a), n) for a, n in zip(bridge.list(analyzed(rows).output()), rows.columns, strict=True)]
+    return rows.select(*(c.cast(f.dataType).alias(n) if isinstance(f.dataType, StructType) else c for (c, n), f in zip(given, wanted.fields, strict=True)))
 
 
 def _structs(have: DataType, want: DataType, by_name: bool, name: str = "") -> Iterator[tuple[str, StructType, StructType]]:
