@@ -6,6 +6,8 @@ Never deleted:
 - the log and everything hidden (names that begin with `_` or `.`), except partition folders, change data and what killed writers leave;
 - files below another table's folder inside this one.
 
+On a local disk, folders in which nothing is left go, too, once they are as old: the VACUUM after the one that emptied them deletes them, as delta-spark's does.
+
 With an inventory of the folder (VACUUM ... USING INVENTORY) nothing is listed.  It may be old and incomplete, so for each file to be
 deleted the store is asked whether it exists, how old it is, and whether it is below another table's folder.
 
@@ -31,8 +33,7 @@ from rowlock import clock, progress
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import FOLDER
 from rowlock.exceptions import InvalidInput, VersionNotFound
-from rowlock.limits import limits
-from rowlock.log.replay import read_commit
+from rowlock.log.replay import of_each, read_commit
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -40,8 +41,8 @@ from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, RemoveFile
 from rowlock.protocol.features import check_features
 from rowlock.protocol.names import LogFile
+from rowlock.storage.local import SYSTEM, LocalStore
 from rowlock.storage.store import ObjectMeta, ObjectStore, time_ms
-from rowlock.threads import side_by_side
 
 SKEW_MS = 3_600_000
 """How far the clock of the writer that removed a file may differ from the store's clock."""
@@ -74,9 +75,7 @@ def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed
             break
         before.append(file)
         version -= 1
-    commits = side_by_side(
-        lambda f: read_commit(log.store, f.version, lambda line: b'"remove"' in line or b'"metaData"' in line), before, limits().request_threads
-    )
+    commits = of_each(log.store, lambda f: read_commit(log.store, f.version, lambda line: b'"remove"' in line or b'"metaData"' in line), before)
     entries += [r for one in commits if one is not None for r in _with_timestamps(((one.version, r) for r in one.removes), files, one.version)]
     redefined = any(c.metadata is not None for c in (*log.commits(base, snapshot.version), *commits) if c is not None)
     return Removed(tuple(entries), (version < 0 or file is not None) and None not in commits, redefined)
@@ -159,7 +158,8 @@ def _vacuumed(
     garbage, unproven = _garbage(log, head, listed, now_ms, retention_ms, only_known)
     if garbage and not dry_run and (theirs := time_ms(log.store)) is not None and theirs < now_ms - _SKEW_MS:  # files have the store's times
         logger.warning("VACUUM of %s goes by the store's clock: that of this machine is %d s ahead of it", head.table, (now_ms - theirs) // 1000)
-        garbage, unproven = _garbage(log, head, listed, theirs, retention_ms, only_known)
+        now_ms = theirs
+        garbage, unproven = _garbage(log, head, listed, now_ms, retention_ms, only_known)
     if unproven:
         text = "VACUUM of %s retained %d files: the log no longer shows whether they were removed within the last %g hours"
         logger.warning(text, head.table, unproven, retention_ms / _HOUR_MS)
@@ -169,9 +169,11 @@ def _vacuumed(
         log.store.delete(meta.key)
         progress.one_more(len(garbage), "files")
 
-    side_by_side(delete, () if dry_run else garbage, limits().request_threads)
-    if not dry_run and not log.store.is_remote:
+    if not dry_run:
+        of_each(log.store, delete, garbage)
+    if not dry_run and isinstance(log.store, LocalStore) and log.store.system is SYSTEM:
         _remove_folders(log.store.root, [m.key for m in garbage])
+        _prune(log.store.root, (now_ms - retention_ms) / 1000)
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
 
 
@@ -184,14 +186,26 @@ def _remove_folders(root: str, deleted: Sequence[str]) -> None:
             Path(root, folder).rmdir()
 
 
+def _prune(root: str, before_s: float) -> None:
+    """Deletes the folders below a table's in which nothing is and nothing changed since a time, but for hidden ones and those of other tables."""
+    for place, folders, _ in os.walk(root):
+        folders[:] = [f for f in folders if f == FOLDER or not f.startswith(("_", "."))]
+        if place != root and os.path.lexists(place + _NESTED_LOG[:-1]):
+            folders.clear()
+        elif place != root:
+            with contextlib.suppress(OSError):  # most are not empty
+                if (folder := Path(place)).stat().st_mtime < before_s:
+                    folder.rmdir()
+
+
 def _looked_up(store: ObjectStore, chosen: Sequence[ObjectMeta]) -> list[ObjectMeta]:
     """The existing files of an inventory, with their true times, and one log file of each table whose folder contains them."""
     sizes = {m.key: m.size_bytes for m in chosen if _is_plain(m.key)}
     inside = {folder for folder in {posixpath.dirname(key) for key in sizes} if _is_inside(store.root, folder)}
     keys = sorted(key for key in sizes if posixpath.dirname(key) in inside)
-    times = side_by_side(store.modified_ms, keys, limits().request_threads)
+    times = of_each(store, store.modified_ms, keys)
     above = sorted({folder[:n] for folder in inside for n in (*(n for n, c in enumerate(folder) if c == "/"), len(folder)) if folder})
-    logs = side_by_side(lambda folder: next(iter(store.list(folder + _NESTED_LOG[:-1], limit=1)), None), above, limits().request_threads)
+    logs = of_each(store, lambda folder: next(iter(store.list(folder + _NESTED_LOG[:-1], limit=1)), None), above)
     existing = (ObjectMeta(key, sizes[key], time) for key, time in zip(keys, times, strict=True) if time is not None)
     return [*existing, *(log_file for log_file in logs if log_file is not None)]
 

@@ -98,6 +98,7 @@ _CALENDAR = (
 _WHOLE = "A data file that is gone or cannot be read is an error: its rows would be left out, and lost where a statement writes the others anew"
 _BY_THE_LOG = "The log says which files are the table's"
 _NO_ICEBERG = "Rowlock converts no Iceberg or Hudi tables, and writes no metadata for them"
+_DELETED = "Files are deleted by several threads of the driver, on a local disk one after the other, which is faster there"
 _ONE_WAY = "Rowlock has one way of its own, which gives the same rows"
 _UNSAFE_STREAM = "A stream that meets such a change of the schema ends with an error that names what to do"
 _GOES_ON = "always: a stream with schemaTrackingLocation goes on after"
@@ -163,8 +164,8 @@ _ALL = (
     _refused("convert.useMetadataLog", "true", "All Parquet files of the folder are converted", "convert"),
     _refused("convert.useCatalogSchema", "true", "The columns are those of the table in the catalog, of a folder those of its files", "convert"),
     # ---- how delta-spark does its work ----
-    _idle("vacuum.parallelDelete.enabled", "boolean", "false", "Files are deleted by several threads of the driver"),
-    _idle("vacuum.parallelDelete.parallelism", "integer", None, "Files are deleted by several threads of the driver"),
+    _idle("vacuum.parallelDelete.enabled", "boolean", "false", _DELETED),
+    _idle("vacuum.parallelDelete.parallelism", "integer", None, _DELETED),
     _idle("merge.materializeSource.maxAttempts", "integer", "4", "The source of a MERGE is kept as Rowlock needs it"),
     _idle("merge.repartitionBeforeWrite.enabled", "boolean", "true", "Rowlock shuffles what it writes as it needs"),
     _idle("optimizeWrite.numShuffleBlocks", "integer", "50000000", "Spark's adaptive execution says how many blocks a shuffle has"),

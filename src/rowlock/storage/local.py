@@ -308,7 +308,13 @@ class LocalStore(FolderStore):
             return
         for entry in entries:
             key = f"{prefix}/{entry.name}" if prefix else entry.name
-            if entry.is_dir():
+            try:
+                is_folder = entry.is_dir()
+            except OSError as e:
+                if e.errno == errno.ELOOP:  # a link to itself leads nowhere, as one whose target is gone
+                    continue
+                raise self._error("list", key, e) from e
+            if is_folder:
                 if recursive and not entry.is_symlink():  # a link's target may be outside the table
                     yield from self._walk(key, True, start_after)
             elif entry.name.startswith(".") and entry.name.endswith(".crc" if recursive else (".tmp", ".crc")):
