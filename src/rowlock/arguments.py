@@ -63,12 +63,17 @@ def optional(check: Callable[[Any, str], T], value: Any, name: str) -> T | None:
 
 
 def optional_portion(value: Any, name: str, table: str | None = None) -> int | None:
-    """The value as an int of 1 or more; None stays None.  Raises WrongType, InvalidInput."""
+    """The value as an int of 0 or more; None stays None.  Raises WrongType, InvalidInput."""
     if value is None:
         return None
-    if (found := number(value, name, table)) < 1:
-        raise InvalidInput(f"{name} is a number of 1 or more, not {found}", table=table)
+    if (found := number(value, name, table)) < 0:
+        raise InvalidInput(f"{name} is a number of 1 or more, or 0 for no limit, not {found}", table=table)
     return found
+
+
+def is_set(spark: Any, name: str, *, otherwise: bool = False) -> bool:
+    """Whether a setting of a session is true; `otherwise` where it has none."""
+    return str(spark.conf.get(name, str(otherwise))).lower() == "true"
 
 
 def flag(value: Any, name: str) -> bool:

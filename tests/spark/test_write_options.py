@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import rowlock
 from interop.readers import rows_by_all
@@ -253,7 +253,7 @@ def test_what_is_replaced_must_be_said_once_and_may_not_be_forbidden(spark: Spar
         {"mode": "overwrite", "replace_using": "id", "replace_where": "p = 1"},
         {"mode": "overwrite", "replace_on": "true", "overwrite_schema": True},
         {"mode": "overwrite", "target_alias": "t"},
-        {"max_records_per_file": 0},
+        {"max_records_per_file": -1},
     ):
         with unchanged(table_path), pytest.raises(InvalidInput):
             rowlock.write(rows, table_path, **more)  # type: ignore[arg-type]
@@ -314,10 +314,19 @@ def test_a_text_of_the_users_own_stands_in_every_kind_of_commit(spark: SparkSess
 def test_files_hold_no_more_rows_than_was_said(spark: SparkSession, table_path: str, way: str) -> None:
     make(spark, table_path, [(0, 0)], "id int, p int", partition_by=["p"], **{"delta.enableRowTracking": "true"})
     frame = spark.createDataFrame([(n, int(n > 7)) for n in range(1, 11)], "id int, p int").coalesce(1)
-    if way == "append":
-        rowlock.append(table_path, frame.toArrow(), max_records_per_file=3)
-    else:
-        with limited(driver_rows=1 if way == "spark" else 100):
-            rowlock.write(frame, table_path, max_records_per_file=3)
+
+    def write(rows: DataFrame, most: int | None) -> None:
+        if way == "append":
+            rowlock.append(table_path, rows.toArrow(), max_records_per_file=most)
+        else:
+            rowlock.write(rows, table_path, max_records_per_file=most)
+
+    with limited(driver_rows=1 if way == "spark" else 100):
+        write(frame, 3)
     assert rows_of_files(table_path) == [1, 1, 3, 3, 3]
-    assert sorted(r[0] for r in rows_by_all(spark, table_path)) == list(range(11))
+    with setting(spark, "spark.sql.files.maxRecordsPerFile", "1"), limited(driver_rows=1 if way == "spark" else 100):
+        for number, most in enumerate((0, None)):  # 0 lifts the session's limit, which rowlock.append had not
+            rows = spark.createDataFrame([(n, 7) for n in range(11 + 3 * number, 14 + 3 * number)], "id int, p int").coalesce(1)
+            write(rows, most)
+    assert rows_of_files(table_path) == [1, 1, 1, 1, 1, 3, 3, 3, 3]
+    assert sorted(r[0] for r in rows_by_all(spark, table_path)) == list(range(17))

@@ -65,7 +65,8 @@ def append(
         app_id: The name of an application; with `app_version` the append is a step of it.
         app_version: The step's number, 0 or more.  A step that is in the log already is not appended again, however often it is given.
         user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows; such an append shares its version with no other.
-        max_records_per_file: How many rows a data file holds at most, 1 or more.
+        max_records_per_file: How many rows a data file holds at most; 0: no limit.  By default as the session's `spark.sql.files.maxRecordsPerFile` says,
+            in a process that uses Rowlock with one.
 
     Returns:
         The receipt of the commit.
@@ -93,7 +94,7 @@ def append(
     most = arguments.optional_portion(max_records_per_file, "max_records_per_file")
     with progress.work("append to", state.store.root), _call(user_metadata, app) as step:
         evolves = call.settings().flag("schema.autoMerge.enabled") if merge_schema is None else merge_schema
-        writer = _Writer(state, rows, step, most)
+        writer = _Writer(state, rows, step, call.most_records(most))
         head = head_or_created(state.newest, state, lambda: writer.create(columns, wanted))
         if isinstance(head, Receipt):
             return head

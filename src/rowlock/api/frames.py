@@ -135,7 +135,7 @@ def write(
             and the files are compacted as `optimize()` does.
         user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows; by default the session's
             `spark.databricks.delta.commitInfo.userMetadata`.
-        max_records_per_file: How many rows a data file holds at most, 1 or more.
+        max_records_per_file: How many rows a data file holds at most; 0: no limit.  By default as the session's `spark.sql.files.maxRecordsPerFile` says.
         compression: How the data files are compressed: `snappy`, `zstd`, `gzip`, `lz4` or `none`; by default as the table's `delta.parquet.compression.codec`
             says, else the session's `spark.sql.parquet.compression.codec`.
         optimize_write: Whether rows that Spark writes are shuffled first, so that each partition gets few files; by default as the session's

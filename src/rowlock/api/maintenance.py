@@ -152,7 +152,7 @@ class Maintenance:
     @commits("restore")
     def _restored(self, target: Snapshot, *, version: int | None = None, timestamp: str | None = None) -> DataFrame:
         """Brings `target` back, which was asked for by `version` or by `timestamp`.  One row: delta-spark's metrics."""
-        ignore_missing = str(self._handle.spark.conf.get("spark.sql.files.ignoreMissingFiles", "false")).lower() == "true"
+        ignore_missing = arguments.is_set(self._handle.spark, "spark.sql.files.ignoreMissingFiles")
         self._receipts.last = None
         asked = {"version": version, "timestamp": timestamp}  # with null for the other, as delta-spark has it
         self._receipts.last = restore(self._handle.table, target, asked, ignore_missing=ignore_missing)

@@ -201,13 +201,13 @@ def _value(lower: str, name: str, text: str, table: str) -> Any:
         number = int(text) if text.strip().lstrip("-").isdecimal() else None
         if number is None or (lower == "txnversion" and number < 0):
             raise arguments.illegal_option(name, text, "must be a non-negative integer", table)
-        return None if lower == "maxrecordsperfile" and number <= 0 else number  # as Spark has it: no limit
+        return max(0, number)  # as Spark has it: no limit below 1
     return text
 
 
 def check_given(target: Target, names: Iterable[str]) -> None:
     """Raises SchemaMismatch for a column that an INSERT leaves out and that has no value of its own, where the session's setting gives it no null."""
-    if str(target.spark.conf.get("spark.sql.defaultColumn.useNullsForMissingDefaultValues", "true")).lower() == "true":
+    if arguments.is_set(target.spark, "spark.sql.defaultColumn.useNullsForMissingDefaultValues", otherwise=True):
         return
     schema, given = target.head.schema, {n.lower() for n in names}
     for field in schema.fields:

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import threads
+from rowlock.arguments import is_set
 from rowlock.boundary.row_identity import Identities, Materialized, columns_of
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
@@ -54,7 +55,7 @@ class Evaluator:
         self.root, self._store_settings = spark_root(store), session_settings(store)
         self._scanner = self._new_scanner()
         # the driver must look up column names as the scanner does
-        self.rows = rows.of_session(case_sensitive=str(self.scanner.spark.conf.get("spark.sql.caseSensitive")).lower() == "true")
+        self.rows = rows.of_session(case_sensitive=is_set(self.scanner.spark, "spark.sql.caseSensitive"))
         self.materialized_ids = MaterializedIds(store)
         self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
         self._shown: deque[int] = deque(maxlen=_MOST_SHOWN)

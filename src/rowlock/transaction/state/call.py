@@ -84,6 +84,13 @@ def settings() -> Settings:
     return _NONE if call is None or call.settings is None else call.settings
 
 
+def most_records(given: int | None = None) -> int | None:
+    """How many rows a file may have: as a write says, where 0 is no limit, else the session's setting; None where nothing bounds them."""
+    if given is None:
+        given = int(settings().text("spark.sql.files.maxRecordsPerFile") or 0)
+    return given if given > 0 else None  # as Spark has it, no limit below 1
+
+
 def user_metadata() -> str | None:
     """The text that a commit of this call carries; None where none was given."""
     call = _current.get()

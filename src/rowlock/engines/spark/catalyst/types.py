@@ -11,6 +11,7 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, CharType, DataType, DecimalType, MapType, StringType, StructField, StructType, VarcharType
 
+from rowlock.arguments import is_set
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, holds, with_parts
 from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
@@ -56,14 +57,14 @@ def columns_of_frame(frame: DataFrame, *, defaults: bool = False) -> schema.Stru
         columns = schema.StructType(tuple(f if text is None else replace(f, metadata={**f.metadata, CURRENT_DEFAULT: text}) for f, text in defaults_of))
     if not any(KEY in f.metadata for f in columns.fields):  # the session is asked where it has a say
         return columns
-    if str(spark.conf.get("spark.sql.readSideCharPadding", "true")).lower() == "true" and not char_is_varchar(spark):
+    if is_set(spark, "spark.sql.readSideCharPadding", otherwise=True) and not char_is_varchar(spark):
         return columns
     return schema.StructType(tuple(replace(f, metadata={**f.metadata, KEY: as_varchar(f.metadata[KEY])}) if KEY in f.metadata else f for f in columns.fields))
 
 
 def char_is_varchar(spark: SparkSession) -> bool:
     """Whether the session takes char(n) in a statement for varchar(n)."""
-    return str(spark.conf.get("spark.sql.charAsVarchar", "false")).lower() == "true"
+    return is_set(spark, "spark.sql.charAsVarchar")
 
 
 def _struct(struct: StructType) -> schema.StructType:

@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
+from rowlock.arguments import is_set
 from rowlock.caches import PATHS, VECTORS, Cache
 from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, bare, catalyst, fields_by_name, normalized, nullable, with_parts
 from rowlock.engines.spark.catalyst.types import marked, padded
@@ -269,7 +270,7 @@ def local_frame(spark: SparkSession, table: pa.Table, schema: StructType | None 
     schema = schema or StructType([StructField(f.name, StringType() if pa.types.is_string(f.type) else LongType()) for f in table.schema])
     if is_connect(spark):
         return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist(maps_as_pydicts="strict")], schema)
-    large = str(spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")).lower() == "true"
+    large = is_set(spark, "spark.sql.execution.arrow.useLargeVarTypes")
     return DataFrame(catalyst(spark).frame_of(normalized(table, large=True) if large else table, schema.json(), spark._jsparkSession), spark)
 
 

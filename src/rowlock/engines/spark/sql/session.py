@@ -23,6 +23,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 
 from rowlock import threads
+from rowlock.arguments import is_set
 from rowlock.conditions import ANY, NO_STATE
 from rowlock.engines.spark.catalyst.bridge import catalyst, entries
 from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_of
@@ -230,7 +231,7 @@ _connected: dict[int, Callback] = {}
 def enable(spark: SparkSession, answers: Answers) -> None:
     """Changes the session for as long as it lives.  Raises UnsupportedFeature before anything is changed."""
     version = _check_session(spark, "rowlock.enable", _INSTEAD)
-    if str(spark.conf.get("spark.sql.analyzer.singlePassResolver.enabled", "false")).lower() == "true":
+    if is_set(spark, "spark.sql.analyzer.singlePassResolver.enabled"):
         _refused("rowlock.enable", _INSTEAD, "Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
     classes = Classes(spark)
     beside = has_delta_spark(catalyst(spark).jvm)

@@ -22,7 +22,7 @@ from rowlock.engines.spark.statements.computed_columns import numbered_rows, wit
 from rowlock.engines.spark.statements.constraint_checks import check_table, written_block
 from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
-from rowlock.engines.spark.write.writer import most_records, write_native
+from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -33,7 +33,7 @@ from rowlock.protocol.column_values import Generated, column_defaults, generated
 from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import same_shape
 from rowlock.storage.store import discard
-from rowlock.transaction.state.call import settings
+from rowlock.transaction.state.call import most_records, settings
 
 _OPTIMIZED = {
     "spark.sql.adaptive.enabled": "true",
@@ -114,15 +114,14 @@ def append_blocks(
 ) -> Sequence[RowBlock]:
     """The blocks of rows that fit the schema already; staging numbers them by their statement.
 
-    `gives_generated`: whether generated columns came with the rows, and were not all just computed.
+    `gives_generated`: whether generated columns came with the rows, and were not all just computed; `max_records`: as a write has it, 0 for no limit.
     """
-    max_records = max_records or most_records()
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = evaluator.bridge.option(optimized.maxRows())
     if most is not None and int(most) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
         table = check_table(evaluator, to_arrow(frame), snapshot, generated=gives_generated)
-        if max_records is not None and table.num_rows > max_records:
-            return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, max_records))]
+        if (bound := most_records(max_records)) is not None and table.num_rows > bound:
+            return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, bound))]
         return [driver_block("appended", 0, table, None)] if table.num_rows else []
     session = evaluator.session()
     own = evaluator.bridge.dataframe(analyzed(frame), evaluator.spark, session)

@@ -26,7 +26,7 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import POSITION, Scanner, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin
-from rowlock.engines.spark.write.writer import most_records, write_native
+from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -38,6 +38,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.schema import ColumnPath, quote
 from rowlock.threads import side_by_side
+from rowlock.transaction.state.call import most_records
 
 _INPUT_NUMBER = "__rowlock_n"
 _MOST_BINS = 15

@@ -42,7 +42,6 @@ from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names
 from rowlock.protocol.statistics import has_ambiguous_names
 from rowlock.storage.store import ObjectStore, discard
-from rowlock.transaction.state.call import settings
 
 
 def _file_columns(snapshot: Snapshot) -> dict[str, Column]:
@@ -129,7 +128,7 @@ def write_native(
     values  the partition values of all rows, as the log spells them, where they are known.  They are kept in that spelling,
             and the rows of a task keep their order, which Spark's own sort changes where it splits rows by partition
 
-    max_records: how many rows a file holds at most.  POSITION is stored in the form of `stored_position`.
+    max_records: how many rows a file holds at most, 0 for no limit; by default as the session says.  POSITION is stored in the form of `stored_position`.
     """
     stored = names_in_files(snapshot)
     known = dict(values or {})
@@ -158,11 +157,6 @@ def write_native(
     written = [_file(store, folder, key, size, by, group, snapshot) for key, size in data_files(store, folder)]
     discard(store, (f.path for _, f in written if not f.num_records))
     return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written if f.num_records]
-
-
-def most_records() -> int | None:
-    """How many rows a file may have by the session's setting; None where it has none."""
-    return max(0, int(settings().text("spark.sql.files.maxRecordsPerFile") or 0)) or None  # as Spark has it, none below 1
 
 
 def data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
