@@ -249,24 +249,31 @@ def test_bounds_inside_of_other_types_are_kept_as_delta_spark_keeps_them(spark: 
 
 @pytest.mark.soak("ALTERs of columns with bounds stay above", ci=True)
 def test_columns_with_bounds_inside_are_altered_as_a_whole(spark: SparkSession, table_path: str) -> None:
-    """delta-spark takes the bounds away with a new field, and its readers fail after a field was dropped: both are refused (I9)."""
-    t, known = f"delta.`{table_path}`", "struct<a:char(3),b:varchar(3)>"
+    """delta-spark takes the bounds away with a new field, and its readers fail after a field was dropped: both are refused (I9).
+
+    A field that it renames loses its values with its next rename, as the bounds name it still: here they follow.
+    """
+    t, known = f"delta.`{table_path}`", "struct<`the a`:char(3),b:varchar(3)>"
     rowlock.sql(spark, f"CREATE TABLE {t} (id INT, s STRUCT<a: CHAR(3), b: VARCHAR(3)>) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     rowlock.sql(spark, f"ALTER TABLE {t} ADD COLUMNS (l ARRAY<VARCHAR(2)> COMMENT 'c' AFTER id, gone MAP<INT, CHAR(2)>)")
     rowlock.sql(spark, f"ALTER TABLE {t} ALTER COLUMN l.element TYPE STRING")  # as delta-spark: nothing
     rowlock.sql(spark, f"ALTER TABLE {t} DROP COLUMN gone")
     rowlock.sql(spark, f"ALTER TABLE {t} RENAME COLUMN s TO renamed")
     with unchanged(table_path):
-        for change in ("ADD COLUMNS (renamed.c VARCHAR(2))", "DROP COLUMN renamed.b", "RENAME COLUMN renamed.a TO z", "ALTER COLUMN renamed.b FIRST"):
+        for change in ("ADD COLUMNS (renamed.c VARCHAR(2))", "DROP COLUMN renamed.b", "ALTER COLUMN renamed.b FIRST"):
             with pytest.raises(UnsupportedFeature, match="the bounds of renamed"):
                 rowlock.sql(spark, f"ALTER TABLE {t} {change}")
         for change in ("renamed.b TYPE VARCHAR(5)", "l.element TYPE VARCHAR(5)", "renamed TYPE STRUCT<a: CHAR(9), b: STRING>"):
             with pytest.raises(AnalysisException):
                 rowlock.sql(spark, f"ALTER TABLE {t} ALTER COLUMN {change}")
-    rowlock.sql(spark, f"INSERT INTO {t} VALUES (1, array('ab'), named_struct('a', 'x', 'b', 'y'))")
+    rowlock.sql(spark, f"ALTER TABLE {t} RENAME COLUMN renamed.a TO `the a`")
+    rowlock.sql(spark, f"INSERT INTO {t} VALUES (1, array('ab'), named_struct('the a', 'x', 'b', 'y'))")
+    with unchanged(table_path), pytest.raises(ConstraintViolated):
+        rowlock.sql(spark, f"INSERT INTO {t} VALUES (1, array('ab'), named_struct('the a', 'four', 'b', 'y'))")
+    assert rows(spark.read.format("delta").load(table_path)) == read(spark, table_path)
     assert metadata(table_path, spark) == {"id": None, "l": "array<varchar(2)>", "renamed": known}
     assert f"renamed {known}" in rowlock.sql(spark, f"SHOW CREATE TABLE {t}").first()[0]
-    assert rowlock.to_arrow(table_path).to_pylist() == [{"id": 1, "l": ["ab"], "renamed": {"a": "x  ", "b": "y"}}]
+    assert rowlock.to_arrow(table_path).to_pylist() == [{"id": 1, "l": ["ab"], "renamed": {"the a": "x  ", "b": "y"}}]
     with unchanged(table_path), pytest.raises(UnsupportedFeature, match="char and varchar in l"):
         rowlock.append(table_path, pa.table({"id": pa.array([2], pa.int32())}))
 

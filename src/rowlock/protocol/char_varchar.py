@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch
@@ -90,6 +91,28 @@ def _inner(text: str, type_: DataType, exact: bool) -> tuple[Inner, str]:
     if found is None:
         raise ValueError(f"{text!r} is no type")
     return bound_in(found[0]), text[found.end() :]
+
+
+def respelled(schema: StructType) -> StructType:
+    """The columns with bounds inside that name the fields as their types do: a field was renamed."""
+    return StructType(
+        tuple(
+            replace(f, metadata={**f.metadata, KEY: _spelled(f.type, inner_bounds(f))}) if KEY in f.metadata and not isinstance(f.type, PrimitiveType) else f
+            for f in schema.fields
+        )
+    )
+
+
+def _spelled(type_: DataType, inner: Any) -> str:
+    """A type with its bounds, as Spark has it in the metadata of a column."""
+    if isinstance(type_, StructType):
+        names = {f.name: f.name if re.fullmatch(r"[A-Za-z_]\w*", f.name, re.ASCII) else quote(f.name) for f in type_.fields}
+        return f"struct<{','.join(f'{names[f.name]}:{_spelled(f.type, inner[f.name])}' for f in type_.fields)}>"
+    if isinstance(type_, ArrayType):
+        return f"array<{_spelled(type_.element, inner[0])}>"
+    if isinstance(type_, MapType):
+        return f"map<{_spelled(type_.key, inner[0])},{_spelled(type_.value, inner[1])}>"
+    return str(inner or type_name(type_, sql=True))
 
 
 def _without(text: str, start: str) -> str:

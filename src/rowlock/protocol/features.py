@@ -249,12 +249,20 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     """The protocol of a new table with these properties, as delta-spark 4.x writes it.
 
     `clustered`: whether it has clustering columns; `columns`: the features that its columns need (`features_of_columns`).
-    Raises UnsupportedFeature for a feature in the properties that this version cannot write.
+    Raises UnsupportedFeature for a feature in the properties that this version cannot write, InvalidInput for a version there that is none.
     """
     writer = {f.name for f in FEATURES if f.asked(configuration)} | named_in(configuration) | set(columns) | ({"clustering"} if clustered else set())
-    asked = features_of_versions(int(configuration.get(MIN_READER_VERSION, "1")), int(configuration.get(MIN_WRITER_VERSION, "2")))
+    asked = features_of_versions(_version_in(configuration, MIN_READER_VERSION, "1"), _version_in(configuration, MIN_WRITER_VERSION, "2"))
     writers = _with_needed(writer | asked)
     return lowest_protocol(writers & READABLE, writers)
+
+
+def _version_in(configuration: Mapping[str, str], name: str, otherwise: str) -> int:
+    """A version of the protocol that properties name, which another writer may have stored unasked."""
+    text = configuration.get(name, otherwise)
+    if problem := DELTA_PROPERTIES[name].problem(text):
+        raise InvalidInput(f"property {name} = {text!r} is not possible: {problem}. Where the table has it, ALTER TABLE ... UNSET TBLPROPERTIES ('{name}')")
+    return int(text)
 
 
 def named_in(configuration: Mapping[str, str]) -> set[str]:

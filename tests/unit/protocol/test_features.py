@@ -288,3 +288,10 @@ def test_columns_of_statistics_are_there_once(listed: str, why: str | None) -> N
     with contextlib.nullcontext() if why is None else pytest.raises(InvalidInput, match=why):
         check_stats_columns(metadata(), given, "/t")
     check_stats_columns(metadata(dataSkippingStatsColumns=listed), {}, "/t")  # a table of others is left as it is
+
+
+@pytest.mark.parametrize("name", ["delta.minReaderVersion", "delta.minWriterVersion"])
+def test_a_version_among_the_properties_that_is_none_is_named(name: str) -> None:
+    """Another writer may have stored one; an ALTER of such a table ended with a ValueError that named nothing."""
+    with pytest.raises(InvalidInput, match=f"property {name} = 'junk' is not possible: allowed are 1, 2, 3.* UNSET TBLPROPERTIES"):
+        protocol_for_new_table({name: "junk"})

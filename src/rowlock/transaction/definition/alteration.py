@@ -19,7 +19,7 @@ from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch,
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_mapping, schema as schemas, schema_edit
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.char_varchar import KEY, rebound
+from rowlock.protocol.char_varchar import KEY, rebound, respelled
 from rowlock.protocol.column_values import CURRENT_DEFAULT, DEFAULTS, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, check_retyped, is_constraint
 from rowlock.protocol.features import writer_features
@@ -154,7 +154,7 @@ def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str],
     def change(head: Snapshot) -> Metadata:
         old = schema_edit.field_at(head.schema, path, head.table)
         _check_mapped(head, "renaming a column", "DELTA_UNSUPPORTED_RENAME_COLUMN")
-        schema = schema_edit.with_field(head.schema, path, lambda f: replace(f, name=new), head.table)
+        schema = respelled(schema_edit.with_field(head.schema, path, lambda f: replace(f, name=new), head.table))
         partitions = tuple(new if len(path) == 1 and p == old.name else p for p in head.metadata.partition_columns)
         return creation.widened(with_stats_columns(replace(head.metadata, partition_columns=partitions), tuple(path), new), schema, head.table)
 
