@@ -6,6 +6,7 @@ An error prints one line and exits with code 2; with ROWLOCK_TRACEBACK=1 it prin
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,7 +102,10 @@ def say(text: str | Text, console: Console | None = None, *, markup: bool = Fals
 
 def say_json(value: object) -> None:
     """Prints one JSON value over several lines."""
-    print(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    try:
+        print(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    except TypeError:  # a file's name is no UTF-8
+        print(json.dumps(value, indent=2))
 
 
 def plain(text: str) -> Text:

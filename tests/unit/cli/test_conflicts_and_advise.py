@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 
@@ -145,6 +146,8 @@ def test_a_name_that_is_no_utf8_is_shown(tmp_path: Path) -> None:
     Path(os.fsdecode(left)).write_bytes(b"of nobody")
     os.utime(left, (0, 0))
     assert "left\\udcff.bin" in rowlock("vacuum", tmp_path, "--dry-run")
+    (found,) = json.loads(rowlock("check", tmp_path, "--deep", "--json"))["findings"]
+    assert [os.fsencode(name) for name in found["files"]] == [b"left\xff.bin"]
 
 
 @pytest.mark.parametrize("command", ["conflicts", "advise", "history", "show", "check", "repair", "settle", "optimize", "vacuum"])
