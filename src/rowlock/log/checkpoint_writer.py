@@ -149,7 +149,7 @@ def _small_rows(snapshot: Snapshot) -> list[tuple[str, dict[str, Any]]]:
     """The actions of a checkpoint that are not about files."""
     rows: list[tuple[str, dict[str, Any]]] = [
         ("protocol", action_json.protocol_json(snapshot.protocol)),
-        ("metaData", action_json.metadata_json(snapshot.metadata)),
+        ("metaData", action_json.metadata_json(snapshot.logged)),
     ]
     rows += [("txn", action_json.txn_json(t)) for t in _retained_applications(snapshot)]
     return rows + [("domainMetadata", action_json.domain_json(d)) for d in snapshot.domains.values()]

@@ -31,7 +31,7 @@ def checksum(snapshot: Snapshot) -> bytes:
         "numProtocol": 1,
         "setTransactions": [txn_json(t) for t in snapshot.txns.values()],
         "domainMetadata": [domain_json(d) for d in snapshot.domains.values()],
-        "metadata": metadata_json(snapshot.metadata),
+        "metadata": metadata_json(snapshot.logged),
         "protocol": protocol_json(snapshot.protocol),
     }
     if commits.first_version(snapshot.metadata.configuration) is not None:
@@ -72,7 +72,7 @@ def differences(data: bytes, snapshot: Snapshot) -> list[str]:
         }
         if raw.get("metadata") is not None:
             recorded = metadata_from(raw["metadata"])
-            pairs["metadata"] = (metadata_json(recorded), metadata_json(snapshot.metadata))
+            pairs["metadata"] = (metadata_json(recorded), metadata_json(snapshot.logged))
         if raw.get("protocol") is not None:
             pairs["protocol"] = (protocol_json(protocol_from(raw["protocol"])), protocol_json(snapshot.protocol))
     except (ValueError, KeyError, TypeError, AttributeError) as e:

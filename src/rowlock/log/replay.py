@@ -20,7 +20,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import names
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.commits import parse_commit
-from rowlock.protocol.features import check_readable
+from rowlock.protocol.features import check_readable, in_force
 from rowlock.protocol.names import LogFile
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.store import NotFound, ObjectStore
@@ -99,10 +99,10 @@ def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:
     if not commits:
         return before
     assert [c.version for c in commits] == list(range(before.version + 1, before.version + 1 + len(commits)))
-    state = CheckpointState(before.protocol, before.metadata, dict(before.txns), dict(before.domains))
+    state = CheckpointState(before.protocol, before.logged, dict(before.txns), dict(before.domains))
     for commit in commits:
         _apply(state, commit)
-    same_table = state.protocol is before.protocol and state.metadata is before.metadata
+    same_table = state.protocol is before.protocol and state.metadata is before.logged
     last = commits[-1]
     return replace(
         before,
@@ -122,10 +122,12 @@ def _definition(state: CheckpointState, table: str) -> dict[str, Any]:
     """The protocol, the metadata and the columns that it describes.  Raises CorruptLog, and UnsupportedFeature where this version cannot read such a table."""
     assert state.protocol is not None and state.metadata is not None
     check_readable(state.protocol, state.metadata, table)
-    schema = parse_schema(state.metadata.schema_string, table)
-    if unknown := [name for name in state.metadata.partition_columns if name not in schema.names]:
+    metadata = in_force(state.protocol, state.metadata)
+    schema = parse_schema(metadata.schema_string, table)
+    if unknown := [name for name in metadata.partition_columns if name not in schema.names]:
         raise CorruptLog(f"the table is partitioned by {unknown[0]!r}, and its columns are {', '.join(schema.names)}", table=table)
-    return {"protocol": state.protocol, "metadata": state.metadata, "schema": schema}
+    stored = None if metadata is state.metadata else state.metadata
+    return {"protocol": state.protocol, "metadata": metadata, "schema": schema, "stored": stored}
 
 
 def _keys(commit: Commit) -> list[tuple[str, str | None]]:

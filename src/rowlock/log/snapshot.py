@@ -25,6 +25,7 @@ class Snapshot:
                               table, and the commits between their versions lead from one to the other.  A log that was rewritten,
                               or that now belongs to another table, gets another chain
     domains                   metadata domains that are not removed
+    stored                    the metadata as the log has it, where it says of columns what the protocol lists no feature for; None where it is `metadata`
     """
 
     table: str
@@ -40,9 +41,15 @@ class Snapshot:
     commits_since_checkpoint: int
     last_commit_tag: str | None
     chain: str
+    stored: Metadata | None = None
 
     def __repr__(self) -> str:
         return f"Snapshot({self.table!r}, version={self.version}, {len(self.files)} files)"
+
+    @property
+    def logged(self) -> Metadata:
+        """The metadata as the log has it."""
+        return self.stored or self.metadata
 
     @property
     def properties(self) -> TableProperties:

@@ -10,7 +10,7 @@ with deltalake 1.6; a test checks them again.  Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -24,6 +24,7 @@ from rowlock.protocol.column_values import (
     GENERATED,
     GENERATION_EXPRESSION,
     IDENTITY,
+    PREFIX as IDENTITY_PREFIX,
     column_defaults,
     generated_columns,
     inner_fields,
@@ -34,7 +35,7 @@ from rowlock.protocol.constraints import checks_of, has_constraints
 from rowlock.protocol.delta_properties import DELTA_PROPERTIES, FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.paths import scheme_of
 from rowlock.protocol.properties import FEATURE_VALUES, column_mapping_mode, is_true
-from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within
+from rowlock.protocol.schema import VOID, StructType, parse_schema, schema_json, type_names, void_within
 from rowlock.version import VERSION
 
 V2_CHECKPOINTS = "v2Checkpoint"
@@ -132,7 +133,8 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     """The features that a writer must support; a legacy version is translated to its features."""
     if protocol.min_writer_version >= 7:
         return protocol.writer_features or frozenset()
-    return frozenset(f.name for f in FEATURES if f.legacy is not None and protocol.min_writer_version >= f.legacy)
+    unread = {"columnMapping"} if protocol.min_reader_version < 2 else set()  # as delta-spark has it, readers of version 1 know no mapping
+    return frozenset(f.name for f in FEATURES if f.legacy is not None and protocol.min_writer_version >= f.legacy) - unread
 
 
 def all_features(protocol: Protocol) -> frozenset[str]:
@@ -232,6 +234,22 @@ def features_of_columns(schema: StructType) -> frozenset[str]:
     return frozenset(f.name for f in FEATURES if f.columns(schema))
 
 
+def in_force(protocol: Protocol, metadata: Metadata) -> Metadata:
+    """The metadata without the expressions of generated columns, and the numbers of identity columns, that the protocol lists no feature for.
+
+    Writers that did not know them have copied them into new tables; such columns are as any others, as delta-spark has it, and the next ALTER leaves that out.
+    """
+    listed = writer_features(protocol)
+    void = tuple(
+        prefix for name, prefix in ((GENERATED, GENERATION_EXPRESSION), (IDENTITY, IDENTITY_PREFIX)) if name not in listed and prefix in metadata.schema_string
+    )
+    if not void:
+        return metadata
+    fields = parse_schema(metadata.schema_string).fields
+    plain = (replace(f, metadata={k: v for k, v in f.metadata.items() if not k.startswith(void)}) for f in fields)
+    return replace(metadata, schema_string=schema_json(StructType(tuple(plain))))
+
+
 def supporting(protocol: Protocol, metadata: Metadata) -> Protocol:
     """The protocol with the features that delta-spark, too, adds to a table by itself, where its columns and properties need them."""
     listed = writer_features(protocol)
@@ -283,7 +301,7 @@ def features_of_versions(reader: int, writer: int) -> frozenset[str]:
     """The features that a table with these versions in its properties must support; none where one of the versions lists its features by name."""
     if writer >= MAX_WRITER_VERSION:
         return frozenset()
-    return writer_features(Protocol(reader, writer)) - ({"columnMapping"} if reader == 1 else set())
+    return writer_features(Protocol(reader, writer))
 
 
 def without_protocol_properties(configuration: Mapping[str, str]) -> dict[str, str]:

@@ -116,6 +116,8 @@ LEGACY_5 = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "g
         ({"delta.minReaderVersion": "2"}, Protocol(1, 2)),
         ({"delta.minReaderVersion": "1", "delta.minWriterVersion": "1"}, Protocol(1, 1)),
         ({"delta.minWriterVersion": "4"}, Protocol(1, 4)),
+        ({"delta.minWriterVersion": "5"}, Protocol(1, 4)),
+        ({"delta.minWriterVersion": "6"}, Protocol(1, 6)),
         (
             {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2", "delta.enableChangeDataFeed": "true"},
             features("appendOnly", "invariants", "changeDataFeed"),

@@ -174,9 +174,18 @@ def new_metadata(
     return column_mapping.with_column_ids(metadata, clock.new_id)
 
 
-def check_properties(properties: Mapping[str, str], table: str | None = None) -> None:
-    """Raises InvalidInput for the first property that cannot be set; the session of the call may allow names that Delta does not know."""
+_NO_PROPERTY = {"CREATE": "DELTA_CREATE_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED", "ALTER": "DELTA_ALTER_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED"}
+
+
+def check_properties(properties: Mapping[str, str], table: str | None = None, *, statement: str = "CREATE") -> None:
+    """Raises InvalidInput for the first property that cannot be set; the session of the call may allow names that Delta does not know.
+
+    Raises StatementRefused for the feature `clustering`, which comes with clustering columns.
+    """
     validate_properties(properties, table, arbitrary=settings().flag("allowArbitraryProperties.enabled"))
+    if "delta.feature.clustering" in map(str.lower, properties):
+        text = "The feature clustering is not set as a property: it comes with clustering columns, by CREATE TABLE ... CLUSTER BY or ALTER TABLE ... CLUSTER BY"
+        raise StatementRefused(text, what="clustering as a property", table=table, condition=named(_NO_PROPERTY[statement], tableFeature="clustering"))
 
 
 def clustering_by(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> DomainMetadata | None:
@@ -318,7 +327,7 @@ def stored(metadata: Metadata) -> Metadata:
 def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
     properties = spelled_properties(properties)
-    check_properties(properties, state.store.root)
+    check_properties(properties, state.store.root, statement="ALTER")
     if has_constraints(properties):
         text = "A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint"
         raise InvalidInput(text, table=state.store.root, condition=named("DELTA_ADD_CONSTRAINTS"))

@@ -166,7 +166,8 @@ class HeadCommit(Single):
             if actions.metadata is not None:
                 protocol = supporting(protocol, metadata)
             check_writable(protocol, metadata, self.state.store.root)
-            actions = replace(actions, protocol=protocol if protocol != head.protocol else None, metadata=metadata if metadata != head.metadata else None)
+            changed = None if actions.metadata == head.logged else actions.metadata
+            actions = replace(actions, protocol=protocol if protocol != head.protocol else None, metadata=changed)
         self.actions, self.head = actions, head
 
     def _check_writable(self, head: Snapshot) -> None:

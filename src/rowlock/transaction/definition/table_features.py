@@ -253,7 +253,7 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
 
     The receipt is that of the last commit, which sets the properties.  Raises as `creation.set_properties` does.
     """
-    creation.check_properties(properties, state.store.root)
+    creation.check_properties(properties, state.store.root, statement="ALTER")
     head, batches = state.refresh(), count()
     if is_true(properties, row_tracking.ENABLED) and not row_tracking.is_enabled(head.protocol, head.metadata):
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
