@@ -12,7 +12,7 @@ from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.answers import optimize_frame
 from rowlock.engines.spark.plan import Planner
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.optimize import Words, compaction, order_bins, order_columns, purge_bins, target_bytes
+from rowlock.maintenance.optimize import Words, compaction, order_bins, order_columns, partition_types, purge_bins, target_bytes
 from rowlock.parquet.curves import Order
 from rowlock.parquet.files import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
@@ -107,7 +107,7 @@ class DeltaOptimizeBuilder:
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
             columns = order_columns(snapshot, wanted)
             order = Order(columns, target_bytes(snapshot, settings().size("optimize.maxFileSize")))
-            return Statement("move", order, only=order_bins(files)), {"zOrderBy": [".".join(c) for c in columns]}
+            return Statement("move", order, only=order_bins(files, partition_types(snapshot))), {"zOrderBy": [".".join(c) for c in columns]}
 
         return self._run(plan)
 

@@ -10,6 +10,7 @@ about log2(size of the table / size of an append) runs, and with equal appends a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rowlock import clock
@@ -20,11 +21,14 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.curves import Order
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering, cube_of, run_of, state_of_file, stored_columns
-from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, column_name, column_path, type_names
+from rowlock.protocol.partition_values import one_spelling
+from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, MapType, column_name, column_path, type_names
 from rowlock.protocol.session_settings import Settings
 
 DEAD_SHARE = 0.05
 Bins = tuple[tuple[str, ...], ...]
+Types = Mapping[str, DataType]
+_Partition = tuple[tuple[str, str | None], ...]
 
 
 def target_bytes(snapshot: Snapshot, asked: int | None = None) -> int:
@@ -32,21 +36,26 @@ def target_bytes(snapshot: Snapshot, asked: int | None = None) -> int:
     return asked or snapshot.properties.target_file_bytes
 
 
-def small_files(files: Iterable[AddFile], written: Iterable[AddFile], below: int, least: int) -> list[AddFile]:
+def partition_types(snapshot: Snapshot) -> Types:
+    """The types of the partition columns, by the names that they have in files."""
+    return {f.physical_name: f.type for f in snapshot.schema.fields if f.name in snapshot.partition_columns}
+
+
+def small_files(files: Iterable[AddFile], written: Iterable[AddFile], below: int, least: int, types: Types) -> list[AddFile]:
     """The files of fewer than `below` bytes in the partitions of `written`; none in a partition that has fewer than `least` of them."""
-    touched = {tuple(sorted(f.partition_values.items())) for f in written}
-    groups = _by_partition(f for f in files if f.size_bytes < below and tuple(sorted(f.partition_values.items())) in touched)
+    touched = {_partition(f, types) for f in written}
+    groups = _by_partition((f for f in files if f.size_bytes < below and _partition(f, types) in touched), types)
     return [f for group in groups if len(group) >= least for f in group]
 
 
-def choose_bins(files: Iterable[AddFile], target: int, below: int | None = None) -> Bins:
-    """Groups of paths, each group to be compacted into one file; all files of a group are in the same partition.
+def choose_bins(files: Iterable[AddFile], target: int, below: int | None = None, types: Types = MappingProxyType({})) -> Bins:
+    """Groups of paths, each group to be compacted into one file; all files of a group are in the same partition, however its values are spelled.
 
     Files are chosen that are smaller than `below` bytes (by default `target`), or more than DEAD_SHARE of whose rows are deleted.
     A single file is rewritten only to remove deleted rows.
     """
     bins: list[tuple[str, ...]] = []
-    for group in _by_partition(f for f in files if f.size_bytes < (below or target) or dead_share(f) > DEAD_SHARE):
+    for group in _by_partition((f for f in files if f.size_bytes < (below or target) or dead_share(f) > DEAD_SHARE), types):
         for chosen in _first_fit(group, target):
             if len(chosen) > 1 or chosen[0].deletion_vector is not None:
                 bins.append(tuple(f.path for f in chosen))
@@ -59,9 +68,9 @@ def purge_bins(files: Iterable[AddFile], holding_dropped: Iterable[AddFile]) -> 
     return tuple((f.path,) for f in files if f.deletion_vector is not None or f.path in dropped)
 
 
-def order_bins(files: Iterable[AddFile]) -> Bins:
+def order_bins(files: Iterable[AddFile], types: Types = MappingProxyType({})) -> Bins:
     """All files of each partition as one group, to be Z-ordered together, including files that are ordered already."""
-    return tuple(tuple(f.path for f in group) for group in _by_partition(files))
+    return tuple(tuple(f.path for f in group) for group in _by_partition(files, types))
 
 
 def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath, ...]:
@@ -98,11 +107,15 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     return tuple(out)
 
 
-def _by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:
-    groups: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = {}
+def _by_partition(files: Iterable[AddFile], types: Types) -> list[list[AddFile]]:
+    groups: dict[_Partition, list[AddFile]] = {}
     for file in files:
-        groups.setdefault(tuple(sorted(file.partition_values.items())), []).append(file)
+        groups.setdefault(_partition(file, types), []).append(file)
     return list(groups.values())
+
+
+def _partition(file: AddFile, types: Types) -> _Partition:
+    return tuple((name, one_spelling(file.partition_values[name], types.get(name))) for name in sorted(file.partition_values))
 
 
 def dead_share(file: AddFile) -> float:
@@ -194,7 +207,7 @@ def compaction(snapshot: Snapshot, files: Sequence[AddFile], settings: Settings,
         raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table, condition=named("DELTA_OPTIMIZE_FULL_NOT_SUPPORTED"))
     target = target_bytes(snapshot, settings.size("optimize.maxFileSize"))
     if not columns:
-        return Statement("move", None, only=choose_bins(files, target, settings.size("optimize.minFileSize"))), {}
+        return Statement("move", None, only=choose_bins(files, target, settings.size("optimize.minFileSize"), partition_types(snapshot))), {}
     return _clustered(snapshot, columns, files, target, full=full), {"clusterBy": [column_name(c) for c in columns], "isFull": full}
 
 
@@ -202,12 +215,13 @@ def auto_compaction(snapshot: Snapshot, written: Sequence[AddFile], settings: Se
     """The rewriting of the small files of those partitions in which `written` lie, where there are enough of them; None where nothing is to be done."""
     target = settings.size("autoCompact.maxFileSize") or int(settings.text("autoCompact.maxFileSize") or 0)
     below, least = settings.size("autoCompact.minFileSize") or target // 2, int(settings.text("autoCompact.minNumFiles") or 0)
-    files = small_files(snapshot.files.adds(), written, below, least)
+    types = partition_types(snapshot)
+    files = small_files(snapshot.files.adds(), written, below, least, types)
     if not files:
         return None
     if columns := snapshot.clustering_columns:
         return _clustered(snapshot, columns, files, target)
-    bins = choose_bins(files, target, below)
+    bins = choose_bins(files, target, below, types)
     return Statement("move", None, only=bins) if bins else None
 
 

@@ -163,6 +163,14 @@ def _local_time_and_zone(value: str) -> tuple[int, dt.tzinfo | None]:
     return days * _DAY_MICROS + time // _MICROSECOND, None if match[8] is None else zone_of(match[8])
 
 
+def one_spelling(text: str | None, type_: DataType | None) -> str | None:
+    """A value as `serialize` spells it; as it is for no type, and where it is none of its type or a time that means another instant in every zone."""
+    try:
+        return text if text is None or type_ is None else serialize(parse_stored(text, type_), type_)
+    except (CorruptLog, InvalidInput):
+        return text
+
+
 def serialize(value: Any, type_: DataType) -> str | None:
     """The log's text of a typed value (as `parse` or `parse_stored` returns it); None for null and for the empty string.
 

@@ -17,6 +17,7 @@ from rowlock.parquet.curves import Order, arranged
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
+from rowlock.protocol.schema import PrimitiveType
 from rowlock.transaction.publish.file_actions import placements
 
 X, XY = (("x",),), (("x",), ("y",))
@@ -31,6 +32,21 @@ def test_bins_of_small_files() -> None:
     files = [file("a", 10), file("b", 60), file("c", 95), file("d", 200), file("e", 300, dead=20), file("f", 10, partition="1")]
     assert {frozenset(b) for b in choose_bins(files, 100)} == {frozenset("e"), frozenset("ab")}
     assert {frozenset(b) for b in order_bins(files)} == {frozenset("abcde"), frozenset("f")}
+
+
+def test_spellings_of_one_time_are_one_partition() -> None:
+    """As delta-spark has it.  A time without a zone is another instant in every session, so it is joined with its like alone; nor is -0.0 joined with 0.0."""
+    times = ["2020-01-01T00:00:00.000000Z", "2020-01-01 01:00:00+01:00", "2020-01-01 00:00:00", "2020-01-01 00:00:00", "junk", "", "__HIVE_DEFAULT_PARTITION__"]
+    files = [file(chr(97 + n), 10, partition=time) for n, time in enumerate(times)]
+    for bins in (choose_bins, lambda files, most, below, types: order_bins(files, types)):
+        found = {frozenset(b) for b in bins(files, 100, None, {"p": PrimitiveType("timestamp")})}
+        assert {b for b in found if len(b) > 1} == {frozenset("ab"), frozenset("cd")}
+    for type_, two in {"timestamp_ntz": ("2020-01-01T00:00:00", "2020-01-01 00:00:00.0"), "date": ("2020-01-01", "2020-1-1"), "double": ("1.0", "1")}.items():
+        assert choose_bins([file("a", 10, partition=two[0]), file("b", 10, partition=two[1])], 100, None, {"p": PrimitiveType(type_)}) in (
+            (("a", "b"),),
+            (("b", "a"),),
+        )
+    assert choose_bins([file("a", 10, partition="0.0"), file("b", 10, partition="-0.0")], 100, None, {"p": PrimitiveType("double")}) == ()
 
 
 @pytest.mark.parametrize("clustering", [None, Clustering(XY, XY, "cube", "run")], ids=["zorder", "hilbert"])

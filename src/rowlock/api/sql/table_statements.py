@@ -115,7 +115,9 @@ def _spec(target: Target, plan: Any) -> Spec:
         exists = named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])) if target.statement.startswith("CREATE") else None
         target.refuse(f"USING {spec.provider or 'another format'} in place of a Delta table", "First DROP TABLE, or choose another name", exists)
     if spec.missing is not None:
-        of_table = named("UNSUPPORTED_FEATURE.TABLE_OPERATION", tableName=dotted(target.parts), operation="table constraint") if "constraint" in spec.missing else None
+        of_table = (
+            named("UNSUPPORTED_FEATURE.TABLE_OPERATION", tableName=dotted(target.parts), operation="table constraint") if "constraint" in spec.missing else None
+        )
         target.refuse(f"with {spec.missing}", "Leave it out", of_table)
     if spec.location is not None and not (spec.location.startswith("/") or ":" in spec.location):
         raise InvalidInput(f"LOCATION {spec.location!r} is relative, and it is not certain to what: write the whole path")

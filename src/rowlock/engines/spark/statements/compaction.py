@@ -79,9 +79,8 @@ def _whole_files(evaluator: Evaluator) -> Scanner:
 
 def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], living: Living, order: Order | None, snapshot: Snapshot) -> RowBlock:
     """The block of the rows that Spark writes, with the origin that their files hold.  Raises CorruptLog where these are not exactly the live rows of the inputs."""
-    values = [dict(s.file.partition_values) for s in inputs]
-    assert all(v == values[0] for v in values), "a bin lies within one partition"
-    files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0])), key=lambda f: f.path)
+    values = dict(inputs[0].file.partition_values)  # those of one partition, which other files may spell otherwise
+    files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values)), key=lambda f: f.path)
     found = stored_origin(files, evaluator.store, evaluator.paths_by_hash(inputs))
     wanted = {s.path: living[s.path] for s in inputs if living[s.path]}
     num_rows = sum(map(len, wanted.values()))
