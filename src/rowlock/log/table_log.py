@@ -22,8 +22,10 @@ merely cleaned up: the table is the same, and the checkpoint that was read is no
 from __future__ import annotations
 
 import datetime
+import logging
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from rowlock import clock, display
@@ -33,13 +35,15 @@ from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint, writes_v2
-from rowlock.log.segment import find_segment, list_log, newest_checkpoint, no_table
+from rowlock.log.segment import Segment, find_segment, list_log, newest_checkpoint, no_table, segment_of
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import commits, names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import ObjectStore, PutOutcome
+
+logger = logging.getLogger("rowlock")
 
 
 class TableLog:
@@ -115,6 +119,7 @@ class TableLog:
     def _load(self, version: int | None = None) -> Snapshot:
         """Lists and replays the log; tries again if the log changed meanwhile: a clean-up can look like damage, and a table that is made again mixes two logs."""
         seen: list[tuple[str, int]] | None = None
+        segment: Segment | None = None
         while True:
             try:
                 segment = find_segment(self.store, version)
@@ -122,11 +127,28 @@ class TableLog:
                 if segment.has_checksum:
                     checksums.verify(self.store, snapshot)
                 return snapshot
-            except CorruptLog:
-                now = [(file.key, file.modified_ms) for file in list_log(self.store)]
+            except CorruptLog as damage:
+                files = list_log(self.store)
+                now = [(file.key, file.modified_ms) for file in files]
                 if now == seen:
-                    raise
+                    return self._without_checkpoint(segment, files, damage)
                 seen = now
+
+    def _without_checkpoint(self, segment: Segment | None, files: Sequence[LogFile], damage: CorruptLog) -> Snapshot:
+        """The snapshot of a version whose checkpoint is damaged, from an older one or the first commit on.  Raises `damage` where the log does not reach back so far."""
+        left = list(files)
+        while segment is not None and segment.checkpoint:
+            left = [file for file in left if file not in segment.checkpoint]
+            try:
+                segment = segment_of(left, self.table, segment.version)
+            except (CorruptLog, VersionNotFound):
+                break
+            with suppress(CorruptLog):
+                snapshot = replay.load(self.store, segment)
+                text = "The table %s was read past a damaged checkpoint, from the commits before it; `rowlock repair` writes it anew: %s"
+                logger.warning(text, self.table, damage)
+                return snapshot
+        raise damage
 
     def at_timestamp(self, timestamp_ms: int, zone: datetime.tzinfo | None = None) -> Snapshot:
         """The snapshot of the newest version that was committed at or before `timestamp_ms`.  Errors name times in `zone`, by default that of this process.

@@ -301,8 +301,24 @@ def test_gaps_and_rubbish() -> None:
     log.store.put(f"{names.LOG_DIRECTORY}/{10:020d}.checkpoint.{1:010d}.{2:010d}.parquet", b"half of a checkpoint")
     log.store.put("_delta_log/00000000000000000013.json.tmp", b"x")
     assert log.latest().version == 12, "a hint, an unfinished checkpoint and other files do no harm"
-    log.store.put(names.checkpoint_key(10), b"not a checkpoint")
-    with pytest.raises(CorruptLog, match=r"00000000000000000010\.checkpoint"):
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["the first commit", "an older checkpoint"])
+def test_a_damaged_checkpoint_is_read_past_where_the_log_reaches_back(older: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """As delta-spark does.  Nobody could read such a table, or write it, until `rowlock repair` had run."""
+    log = TableLog(MemoryStore())
+    create(log)
+    live = grow(log, 25)
+    if older:
+        log.store.delete(names.commit_key(3))
+    else:
+        log.store.put(names.checkpoint_key(10), b"")
+    log.store.put(names.checkpoint_key(20), b"not a checkpoint")
+    found = log.latest()
+    assert (found.version, {f.path for f in found.files.adds()}) == (25, set(live)) and log.at(22).version == 22
+    assert "read past a damaged checkpoint" in caplog.text and "00000000000000000020.checkpoint" in caplog.text
+    log.store.delete(names.commit_key(13))
+    with pytest.raises(CorruptLog, match=r"00000000000000000020\.checkpoint"):
         log.latest()
 
 
