@@ -25,9 +25,8 @@ from rowlock.protocol.arrow_types import from_arrow_type, is_list
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, MapType, StructField, StructType, type_name
-from rowlock.storage.local import storage_error
 from rowlock.storage.open import locate, missing_file
-from rowlock.storage.store import NotFound, ObjectStore, RangeFile
+from rowlock.storage.store import NotFound, ObjectStore, RangeFile, storage_error
 from rowlock.threads import side_by_side
 
 _PLAIN: Any = {"arrow_extensions_enabled": False} if "arrow_extensions_enabled" in inspect.signature(pq.ParquetFile).parameters else {}

@@ -21,7 +21,20 @@ from typing import NamedTuple, Protocol
 
 from rowlock import clock, threads
 from rowlock.protocol.paths import check_key
-from rowlock.storage.store import Committed, FolderStore, Lost, NotFound, ObjectMeta, ObjectStore, PutOutcome, StorageError, Unknown, named, tag_of
+from rowlock.storage.store import (
+    Committed,
+    FolderStore,
+    Lost,
+    NotFound,
+    ObjectMeta,
+    ObjectStore,
+    PutOutcome,
+    StorageError,
+    Unknown,
+    named,
+    storage_error,
+    tag_of,
+)
 
 # ruff: noqa: PTH102, PTH105, PTH108, PTH110, PTH116, PTH121, PTH123 - descriptors and links are what this module is about
 
@@ -119,29 +132,8 @@ SYSTEM = SystemCalls()
 # ruff: noqa: PTH100, PTH120 - paths are text here, as the kernel takes them
 
 
-_REMEDIES = {
-    errno.EACCES: "the user of this process may not: give it access to the table's folder and to all in it",
-    errno.EPERM: "the user of this process may not: give it access to the table's folder and to all in it",
-    errno.EROFS: "the file system is mounted read-only",
-    errno.ENOSPC: "the disk is full: make room, then run the call again",
-    errno.EDQUOT: "the user's quota of the disk is full: make room, then run the call again",
-    errno.ENOTDIR: "a part of the table's path is a file: a table is a folder of files",
-    errno.EEXIST: "a part of the table's path is a file: a table is a folder of files",
-    errno.ENOENT: "a folder of the table's path is gone, or is a link that leads nowhere: correct the path, or make what it leads to",
-    errno.ELOOP: "a link in the table's path leads to itself: correct the path, or the link",
-    errno.ENAMETOOLONG: "the path is longer than the file system allows: choose a shorter one",
-    errno.EMFILE: "this process has too many files open: raise its limit (ulimit -n)",
-}
-
-
 _NO_SYNC_OF_FOLDERS = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP})
 """What file systems say that sync files alone, as some of network and user space do: there a name is as durable as they make it."""
-
-
-def storage_error(what: str, table: str, key: str, error: OSError) -> StorageError:
-    """The StorageError for an OSError on a file in a table's folder, with the remedy."""
-    remedy = _REMEDIES.get(error.errno or 0, "the call may be run again once the disk answers")
-    return StorageError(f"could not {what} {key or 'the folder'}: {error.strerror or error}; {remedy}", table=table, file=key or None)
 
 
 class LocalStore(FolderStore):

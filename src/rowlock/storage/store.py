@@ -8,6 +8,7 @@ all pass the same contract tests.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import io
@@ -72,6 +73,27 @@ class NotFound(StorageError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+_REMEDIES = {
+    errno.EACCES: "the user of this process may not: give it access to the table's folder and to all in it",
+    errno.EPERM: "the user of this process may not: give it access to the table's folder and to all in it",
+    errno.EROFS: "the file system is mounted read-only",
+    errno.ENOSPC: "the disk is full: make room, then run the call again",
+    errno.EDQUOT: "the user's quota of the disk is full: make room, then run the call again",
+    errno.ENOTDIR: "a part of the table's path is a file: a table is a folder of files",
+    errno.EEXIST: "a part of the table's path is a file: a table is a folder of files",
+    errno.ENOENT: "a folder of the table's path is gone, or is a link that leads nowhere: correct the path, or make what it leads to",
+    errno.ELOOP: "a link in the table's path leads to itself: correct the path, or the link",
+    errno.ENAMETOOLONG: "the path is longer than the file system allows: choose a shorter one",
+    errno.EMFILE: "this process has too many files open: raise its limit (ulimit -n)",
+}
+
+
+def storage_error(what: str, table: str, key: str, error: OSError) -> StorageError:
+    """The StorageError for an OSError on a file in a table's folder, with the remedy."""
+    remedy = _REMEDIES.get(error.errno or 0, "the call may be run again once the disk answers")
+    return StorageError(f"could not {what} {key or 'the folder'}: {error.strerror or error}; {remedy}", table=table, file=key or None)
 
 
 class ObjectStore(Protocol):
