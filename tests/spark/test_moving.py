@@ -197,14 +197,15 @@ def test_the_sessions_settings_hold_in_every_bin(spark: SparkSession, table_path
 
 @pytest.mark.parametrize("most", [0, 1 << 40], ids=["spark", "arrow"])
 @pytest.mark.short("arrow", ci=("spark",), why="the same bin by Spark's own writer")
+@pytest.mark.no_peers("DuckDB passes over the zone of a partition value")
 def test_a_partition_whose_value_is_spelled_in_two_ways_is_one(spark: SparkSession, table_path: str, tmp_path: Path, most: int) -> None:
     """As delta-spark has it; its files were left as they were."""
     made, at = tmp_path / "made", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     for n in range(4):
         rowlock.append(made, pa.table({"id": [n], "at": [at]}), partition_by=["at"])
-    commit = made / "_delta_log" / f"{1:020}.json"
-    commit.write_text(commit.read_text().replace('"2020-01-01T00:00:00.000000Z"', '"2020-01-01 01:00:00+01:00"'))
     shutil.copytree(made, table_path)
+    commit = Path(table_path, "_delta_log", f"{1:020}.json")
+    commit.write_text(commit.read_text().replace('"2020-01-01T00:00:00.000000Z"', '"2020-01-01 01:00:00+01:00"'))
     table = DeltaTable.forPath(spark, table_path)
     with limited(moved_bytes=most, local_rows=0):
         table.optimize().executeCompaction()
