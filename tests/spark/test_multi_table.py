@@ -259,6 +259,26 @@ def test_tables_on_a_local_disk_beside_delta_spark(spark: SparkSession, tmp_path
     assert len({r["_row_id"] for r in rowlock.read(spark, path(other), with_row_ids=True).collect()}) == len(left)
 
 
+def test_a_field_that_another_engine_adds_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    """The transaction was void in this table; model/test_two_phase.py has the other changes of columns."""
+    home, part = str(tmp_path / "home"), str(tmp_path / "part")
+    rowlock.append(home, pa.table({"sku": [1], "n": [1]}), properties={"rowlock.order": "-1"})
+    properties = "'delta.enableDeletionVectors' = 'true', 'delta.enableRowTracking' = 'true'"
+    spark.sql(f"CREATE TABLE delta.`{part}` (sku BIGINT, n INT, s STRUCT<x: INT>) USING delta TBLPROPERTIES ({properties})")
+    spark.sql(f"INSERT INTO delta.`{part}` SELECT 7L, 1, named_struct('x', 1)")
+
+    class Between(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "prepared":
+                spark.sql(f"ALTER TABLE delta.`{part}` ADD COLUMNS (s.y INT)").collect()
+
+    with use_observer(Between()), rowlock.transaction([DeltaTable.forPath(spark, p) for p in (part, home)]) as txn:
+        txn.sql(f"INSERT INTO delta.`{part}` SELECT 9L, 5, named_struct('x', 1)").collect()
+        txn[home].update(set={"n": "n + 1"})
+    assert '"void":true' not in open_store(part).get("_delta_log/00000000000000000004.json").decode()
+    assert sorted(r["sku"] for r in spark.read.format("delta").load(part).collect()) == [7, 9] == sorted(rowlock.to_arrow(part)["sku"].to_pylist())
+
+
 FEATURES: dict[str, tuple[str, str, str]] = {
     "in-commit timestamps": ("sku BIGINT, n BIGINT", "", "'delta.enableInCommitTimestamps' = 'true'"),
     "column mapping": ("sku BIGINT, n BIGINT, `a b.c` STRING", "", "'delta.columnMapping.mode' = 'name'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 import rowlock
+from rowlock.engines.spark.write import writer
 from rowlock.exceptions import ConstraintViolated, InvalidInput
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
@@ -200,6 +202,19 @@ def test_text_that_begins_as_our_marks_do(spark: SparkSession, table_path: str, 
     turn_down(monkeypatch, **WAYS[way])
     rowlock.write(frame, table_path)
     assert [r.p for r in rowlock.read(spark, table_path).orderBy("id").collect()] == texts
+
+
+def test_a_disk_that_takes_two_names_for_one_folder(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I3: on macOS the files of two partitions lay in one folder, by whose name all of their rows were given one value."""
+    texts = ["A", "a", "\u00e9", "e\u0301", "__hive_default_partition__", "x.y", "\x01 no UTF-8: X", "", None]
+    frame = spark.createDataFrame(list(enumerate(texts)), "id long, p string")
+    make(spark, table_path, frame.where("false"), partition_by=["p"])
+    turn_down(monkeypatch, **WAYS["large"])
+    monkeypatch.setattr(writer, "folds_names", lambda store: True)
+    rowlock.write(frame, table_path)
+    assert [r.p for r in rowlock.read(spark, table_path).orderBy("id").collect()] == [t or None for t in texts]
+    folders = {f.path.split("/")[1] for f in state_of(open_store(table_path)).refresh().files.adds()}
+    assert len({unicodedata.normalize("NFD", folder).casefold() for folder in folders}) == len(folders) == len(texts)
 
 
 def test_partitions_without_a_zone_are_chosen_in_the_sessions(spark: SparkSession, table_path: str) -> None:

@@ -254,6 +254,30 @@ def test_settings_of_sparks_files_are_refused_where_they_would_change_values_and
         rowlock.write(row, table_path)
 
 
+def test_how_the_files_of_tasks_become_those_of_a_job_is_no_choice_of_the_session(spark: SparkSession, table_path: str) -> None:
+    """I5: by Hadoop's algorithm 2 the files of a try that was lost after it had moved some would be there beside those of the next try."""
+    make(spark, table_path, [(1,)], "id long")
+    values = {
+        "mapreduce.fileoutputcommitter.algorithm.version": 2,
+        "spark.sql.sources.commitProtocolClass": "org.apache.spark.internal.io.HadoopMapReduceCommitProtocol",
+    }
+    there = set(Path(table_path).rglob("*.parquet"))
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        with limited(append_driver_bytes=0, driver_rows=0), warnings.catch_warnings():
+            warnings.simplefilter("ignore", SettingWarning)
+            with pytest.raises(Exception, match="no seven"):
+                rowlock.write(spark.range(0, 8, 1, 8).selectExpr("if(id = 7, raise_error('no seven'), id) AS id"), table_path)
+            found = [p.relative_to(table_path) for p in {*Path(table_path).rglob("*.parquet")} - there]
+            assert [p for p in found if not any(part.startswith("_") for part in p.parts)] == []
+            rowlock.write(spark.range(2, 4), table_path)
+    finally:
+        for name in values:
+            spark.conf.unset(name)
+    assert read(spark, table_path) == [(1,), (2,), (3,)]
+
+
 def test_replace_where_goes_by_its_settings(spark: SparkSession, table_path: str) -> None:
     make(spark, table_path, [(1, 1), (2, 2)], "id int, p int", partition_by=["p"])
 

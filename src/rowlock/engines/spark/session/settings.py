@@ -30,6 +30,10 @@ _SETTINGS = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "true",
+    # By algorithm 2 the files of a try that was lost midway are there beside those of the next, and a late try replaces files that were looked at.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "spark.sql.sources.commitProtocolClass": "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",

@@ -41,6 +41,7 @@ from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names
 from rowlock.protocol.statistics import has_ambiguous_names
+from rowlock.storage.local import folds_names
 from rowlock.storage.store import ObjectStore, discard
 
 
@@ -70,10 +71,11 @@ _NO_TEXT = "\x01 no UTF-8: "
 It is used for a string that itself begins with it; with `!` after it, for the first bytes of a string that is not UTF-8, which is refused."""
 
 
-def folder_text(name: str, type_: DataType) -> Column:
+def folder_text(name: str, type_: DataType, *, folds: bool) -> Column:
     """A partition column as text for folder names, which does not depend on the time zone or any setting of the session.
 
     Folder names only carry the values to the driver; the log gets what `partition_value` makes of them.
+    `folds`: for a disk on which names that differ in case, or in how letters are composed, are one; each text ends with a mark of its own there.
     """
     column = F.col(quote(name))
     if type_ == PrimitiveType("timestamp"):
@@ -87,18 +89,21 @@ def folder_text(name: str, type_: DataType) -> Column:
     data = column.cast("binary")
     refused = F.concat(F.lit(_NO_TEXT + "!"), F.hex(F.substring(data, 1, 32)))
     in_hexadecimal = F.concat(F.lit(_NO_TEXT), F.hex(data))
-    return (
+    said = (
         F.when(~F.is_valid_utf8(text), refused)
         .when(text.startswith(_NO_TEXT), in_hexadecimal)
         .when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null)
         .otherwise(text)
     )
+    return F.concat(said, F.lit("."), F.substring(F.md5(data), 1, 8)) if folds else said
 
 
-def partition_value(text: str, type_: DataType) -> str | None:
+def partition_value(text: str, type_: DataType, *, folds: bool) -> str | None:
     """The partition value, as the log spells it, from the text that `folder_text` made.  Raises InvalidInput for a value that the log cannot hold."""
     if text == paths.NULL_DIRECTORY:
         return None
+    if folds and type_ == PrimitiveType("string"):
+        text = text.rpartition(".")[0]
     if type_ == PrimitiveType("string") and text.startswith(_NO_TEXT):
         hexadecimal = text[len(_NO_TEXT) :]
         if hexadecimal.startswith("!"):
@@ -137,8 +142,9 @@ def write_native(
     folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + f"rl-{clock.new_id()[:13]}"
     types = {f.name: f.type for f in snapshot.schema.fields}
     held = _file_columns(snapshot)
+    folds = folds_names(store)
     columns = [
-        folder_text(n, types[n]).alias(stored[n]) if n in partitions else held.get(n, F.col(quote(n)))
+        folder_text(n, types[n], folds=folds).alias(stored[n]) if n in partitions else held.get(n, F.col(quote(n)))
         for n in frame.columns
         if n != POSITION and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
     ]
@@ -154,7 +160,7 @@ def write_native(
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(paths.join(spark_root(store), folder))
-    written = [_file(store, folder, key, size, by, group, snapshot) for key, size in data_files(store, folder)]
+    written = [_file(store, folder, key, size, by, group, snapshot, folds=folds) for key, size in data_files(store, folder)]
     discard(store, (f.path for _, f in written if not f.num_records))
     return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written if f.num_records]
 
@@ -168,11 +174,13 @@ def data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
     return [(m.key, m.size_bytes) for m in store.list(folder, recursive=True) if m.key.endswith(".parquet") and not is_hidden(m.key[len(folder) + 1 :])]
 
 
-def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot) -> tuple[str | None, AddFile]:
+def _file(
+    store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot, *, folds: bool
+) -> tuple[str | None, AddFile]:
     texts = {name: unquote(part.split("=", 1)[1]) for part, name in zip(key[len(folder) + 1 :].split("/"), by, strict=False)}
     of_group = texts.pop(group) if group else None
     stored = names_in_files(snapshot)
-    values = {stored[f.name]: partition_value(texts[stored[f.name]], f.type) for f in snapshot.schema.fields if stored[f.name] in texts}
+    values = {stored[f.name]: partition_value(texts[stored[f.name]], f.type, folds=folds) for f in snapshot.schema.fields if stored[f.name] in texts}
     with open_parquet(store, key, size_bytes) as source:
         metadata = source.metadata
     if not store.is_remote:
