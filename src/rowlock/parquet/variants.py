@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import decimal
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowlock.parquet.physical import Doubtful
 from rowlock.parquet.values import Parts, bare_type, with_changed_parts
@@ -52,18 +53,31 @@ def has_variant(type_: pa.DataType) -> bool:
 
 def with_whole_variants(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """A column as it was read, under the table's names, with every variant of `wanted` as value and metadata.  Raises Doubtful."""
-    return with_changed_parts(column, _parts(wanted))
+    return with_changed_parts(column, _parts(wanted, _value_and_metadata))
 
 
-def _parts(wanted: pa.DataType) -> Parts:
-    """Where the variants are in a type of the table."""
+def with_required_binaries(rows: pa.Table) -> pa.Table:
+    """The rows with value and metadata of each variant required, as Parquet has those of a variant that is not shredded; Spark 4.0 reads no others."""
+    for n, f in enumerate(rows.schema):
+        if has_variant(f.type):
+            rows = rows.set_column(n, f.name, with_changed_parts(rows.column(n), _parts(f.type, _required)))
+    return rows
+
+
+def _parts(wanted: pa.DataType, change: Callable[[pa.StructArray], pa.Array]) -> Parts:
+    """Where the variants are, which `change` changes, in a type of the table."""
     if not has_variant(wanted):
         return None
     if is_variant(wanted):
-        return _value_and_metadata
+        return change
     if pa.types.is_struct(wanted):
-        return {f.name: _parts(f.type) for f in wanted}
-    return [_parts(wanted.key_type), _parts(wanted.item_type)] if pa.types.is_map(wanted) else [_parts(wanted.value_type)]
+        return {f.name: _parts(f.type, change) for f in wanted}
+    return [_parts(t, change) for t in ((wanted.key_type, wanted.item_type) if pa.types.is_map(wanted) else (wanted.value_type,))]
+
+
+def _required(array: pa.StructArray) -> pa.Array:
+    binaries = [pc.fill_null(array.field(f.name), b"") for f in VARIANT]
+    return pa.StructArray.from_arrays(binaries, fields=[f.with_nullable(False) for f in VARIANT], mask=array.is_null())
 
 
 def _value_and_metadata(array: pa.StructArray) -> pa.Array:

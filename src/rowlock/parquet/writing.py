@@ -22,6 +22,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import file_schema, names_in_files, relabelled, rows_schema, without_void
 from rowlock.parquet.values import leaves, stored_values
+from rowlock.parquet.variants import with_required_binaries
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import CALENDAR
@@ -151,7 +152,7 @@ def stored_rows(data: pa.Table, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]
     schema = rows_schema(snapshot)
     own = [n for n in data.column_names if n in schema.names and not pa.types.is_null(schema.field(n).type)]
     own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
-    stored = without_void(relabelled(own_rows, file_schema(snapshot, own)))
+    stored = with_required_binaries(without_void(relabelled(own_rows, file_schema(snapshot, own))))
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
     return stored, own_rows
