@@ -85,6 +85,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "limit driver_rows": ("3", "default", "8", "default", "0"),
     "limit local_rows": ("0", "default", "12", "default"),
     "limit moved_bytes": ("default", "0"),
+    "limit moved_again_bytes": ("default", "0"),
     "limit sorted_bytes": ("default", "default", "0"),
     "limit inspected_rows": ("default", "0"),
     "limit unbounded_scan_rows": ("default", "0"),

@@ -38,7 +38,7 @@ ENTRIES = [
 IMPOSSIBLE = {
     "": "path is empty",
     "a\0b": "NUL character",
-    "/lake/\udcff": "is no UTF-8.* Rename the folder",
+    "/lake/\udcff": "is no UTF-8.* Rename the folder|location holds .* half of a pair of surrogates",
     "~/sales": r"begins with '~', which only a shell .* os.path.expanduser\('~/sales'\), or './~/sales'",
     "~nobody/sales": "begins with '~nobody'",
     "file:": "names a folder of this machine by its whole path",
