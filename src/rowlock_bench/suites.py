@@ -98,11 +98,11 @@ SUITES = {
     ),
     "larger": Suite(
         "statements",
-        "The same statements on ten times as many rows",
+        "Most of these statements on ten times as many rows",
         "As above, on fifty million rows: what grows with the table, and what does not.",
         (ROWLOCK, DELTA_SPARK),
-        {"rows": 50_000_000, "statements": LARGE},
-        {"rows": 2_000_000, "statements": LARGE, "memory_mb": 2048},
+        {"rows": 50_000_000, "statements": (*LARGE[:4], *LARGE[5:7])},
+        {"rows": 2_000_000, "statements": (*LARGE[:4], *LARGE[5:7]), "memory_mb": 2048},
     ),
     "idle": Suite(
         "statements",
