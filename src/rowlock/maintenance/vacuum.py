@@ -171,9 +171,9 @@ def _vacuumed(
 
     if not dry_run:
         of_each(log.store, delete, garbage)
-    if not dry_run and isinstance(log.store, LocalStore) and log.store.system is SYSTEM:
-        _remove_folders(log.store.root, [m.key for m in garbage])
-        _prune(log.store.root, (now_ms - retention_ms) / 1000)
+        if isinstance(log.store, LocalStore) and log.store.system is SYSTEM:
+            _remove_folders(log.store.root, [m.key for m in garbage])
+            _prune(log.store.root, (now_ms - retention_ms) / 1000)
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
 
 
