@@ -21,7 +21,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.api.stream_source import source
 from rowlock.engines.spark.catalyst.bridge import catalyst
-from rowlock.exceptions import InvalidInput, SchemaMismatch, TableNotFound, UnsupportedFeature, VersionNotFound
+from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, VersionNotFound
 from spark.support import add, make
 
 pytestmark = pytest.mark.spark
@@ -194,9 +194,16 @@ def test_available_now_is_what_was_there_at_its_start(spark: SparkSession, table
 
 def test_where_a_stream_cannot_begin(spark: SparkSession, table_path: str) -> None:
     table(spark, table_path)
-    for options in ({"startingVersion": "99"}, {"startingTimestamp": "2999-01-01"}):
-        with pytest.raises(VersionNotFound):
+    for condition, options in (
+        ("DELTA_VERSION_NOT_FOUND", {"startingVersion": "99"}),
+        ("DELTA_TIMESTAMP_GREATER_THAN_COMMIT", {"startingTimestamp": "2999-01-01"}),
+    ):
+        with pytest.raises(VersionNotFound) as told:
             Asked(spark, table_path, **options).all()
+        assert told.value.condition is not None and told.value.condition.name == condition
+    shutil.rmtree(table_path)
+    with pytest.raises(PathNotFound):  # its DataFrame was made when there was a table
+        Asked(spark, table_path)
 
 
 @pytest.mark.soak("forty queries; the rules are in tests/unit/api/stream_source/test_walk.py, what they make of a table in the test after this one")
@@ -333,6 +340,17 @@ def test_the_change_feed_as_delta_spark_has_it(spark: SparkSession, table_path: 
     rows = rowlock.streaming.read(spark, table_path, read_change_feed=True, starting_version=0)
     theirs = delta(spark, table_path, readChangeFeed="true", startingVersion=0).select(*rows.columns)
     assert sorted(flat(run(rows, tmp_path / "mine")), key=repr) == sorted(flat(run(theirs, tmp_path / "theirs")), key=repr)
+
+
+def test_a_checkpoint_that_divides_the_changes_of_a_version_is_refused(spark: SparkSession, table_path: str) -> None:
+    """delta-spark leaves one where a version removes whole files and a batch takes some of them."""
+    table(spark, table_path, **{"delta.enableChangeDataFeed": "true"}).delete()
+    asked = Asked(spark, table_path, readChangeFeed=True)
+    asked.all()
+    within = asked.offsets[-1].replace('"reservoirVersion":5,"index":-1', '"reservoirVersion":4,"index":0')
+    for start, end in ((within, asked.offsets[-1]), (asked.offsets[-1].replace('"reservoirVersion":5', '"reservoirVersion":4'), within)):
+        with pytest.raises(InvalidInput, match="within the changes of version 4"):
+            asked.rows(start, end)
 
 
 def test_a_sink_by_function_writes_a_batch_once(spark: SparkSession, table_path: str, tmp_path: Path) -> None:

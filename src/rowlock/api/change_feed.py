@@ -101,10 +101,10 @@ def _in_order(handle: Handle, start: Bound, end: Bound | None) -> bool:
 
 def first_version(handle: Handle, start: Bound) -> int:
     """The first version that a version's number or a time asks for.  It is the one after the newest where the session's setting allows to start later.  Raises VersionNotFound where the log does not hold it, InvalidInput, WrongType."""
-    return _first(handle, start, dict(handle.state.log.commit_times(newest := handle.state.refresh())), newest)
+    return _first(handle, start, dict(handle.state.log.commit_times(newest := handle.state.refresh())), newest, of_stream=True)
 
 
-def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snapshot) -> int:
+def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snapshot, *, of_stream: bool = False) -> int:
     """The version that the changes start with."""
     version = _version(start, "start")
     if version is None:
@@ -116,11 +116,12 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
             raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)
     if version > newest.version and _may_lie_later(handle):
         return newest.version + 1
+    gone = named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=min(times), latest=newest.version)
     if version > newest.version:
         later = named("DELTA_CDC_START_VERSION_AFTER_LATEST", start=version, latest=newest.version)
-        raise VersionNotFound(f"There is no version {version} yet: the newest is {newest.version}", table=handle.path, version=version, condition=later)
+        found = gone if of_stream else later
+        raise VersionNotFound(f"There is no version {version} yet: the newest is {newest.version}", table=handle.path, version=version, condition=found)
     if version not in times:
-        gone = named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=min(times), latest=newest.version)
         raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version, condition=gone)
     return version
 

@@ -6,7 +6,7 @@ Clause "Add CDC File" of the protocol.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
-from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, Metadata, Protocol, RemoveFile
+from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, CommitInfo, Metadata, Protocol, RemoveFile
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.properties import is_true
 
@@ -57,11 +57,21 @@ def changed_rows(commit: Commit, vector_of: VectorOf, table: str, takes: Callabl
     """The rows that a version changed, of the files that are to be read.  Raises CorruptLog where its actions do not say which they are."""
     if commit.cdc:
         return [Changed(commit.version, None, Slice(f)) for c in commit.cdc if takes(f := cdc_file(c, table))]
+    if commit.info is not None and _copies_alone(commit.info):
+        return []
     removed = [_removed_file(r, commit.version, table) for r in commit.removes if r.data_change]
     before = {f.path: live_slice(f, vector_of) for f in removed if takes(f)}
     after = {f.path: live_slice(f, vector_of) for f in commit.adds if f.data_change and takes(f)}
     delta = delta_of(after, before, after)
     return [*(Changed(commit.version, "delete", s) for s in delta.gone), *(Changed(commit.version, "insert", s) for s in delta.born)]
+
+
+def _copies_alone(info: CommitInfo) -> bool:
+    """Whether a MERGE of delta-spark only copied rows, which its feed leaves out, too: some matched, and no clause wanted them."""
+    metrics = info.raw.get("operationMetrics")
+    return (
+        info.operation == "MERGE" and isinstance(metrics, Mapping) and all(metrics.get(f"numTargetRows{n}") == "0" for n in ("Inserted", "Updated", "Deleted"))
+    )
 
 
 def cdc_file(action: AddCdcFile, table: str) -> AddFile:

@@ -17,7 +17,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.schema_compatibility import unreadable
 from rowlock.api.stream_source.options import LATEST, StreamOptions, parse as parse_options, storage_options
 from rowlock.api.stream_source.tracking import Tracked, TrackingLog, check_allowed, differs, evolved
-from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece, Position, Room, StreamOffset, Walk, parse
+from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece, Position, Room, StreamOffset, Walk, parse, within_changes
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import Changed, changed_rows
 from rowlock.conflict.delta import live_slice
@@ -38,11 +38,7 @@ _open: dict[str, TableStream] = {}
 def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -> StructType:
     """The columns that a stream with these options has; `schema` is what the caller says that they are, as JSON.  Raises SchemaMismatch, PathNotFound."""
     handle, options = _asked(spark, given)
-    try:
-        newest = handle.state.refresh()
-    except TableNotFound as e:
-        text = f"{handle.path} is not a Delta table: correct the path, or make the table"
-        raise PathNotFound(text, table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET")) from e
+    newest = _found(handle)
     tracking = _tracking(handle, options, newest)
     if tracking is not None and tracking.current is not None:
         tracking.merge(handle.state.log, newest.version)
@@ -81,6 +77,15 @@ def _asked(spark: SparkSession, given: Mapping[str, str]) -> tuple[Handle, Strea
     return Handle(spark, path, storage_options=storage_options(given)), options
 
 
+def _found(handle: Handle) -> Snapshot:
+    """The newest version.  Raises PathNotFound where there is no table."""
+    try:
+        return handle.state.refresh()
+    except TableNotFound as e:
+        text = f"{handle.path} is not a Delta table: correct the path, or make the table"
+        raise PathNotFound(text, table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET")) from e
+
+
 def _tracking(handle: Handle, options: StreamOptions, newest: Snapshot) -> TrackingLog | None:
     """The log of the columns that a stream has come to; None where no place is given for one."""
     if options.schema_location is None:
@@ -95,7 +100,7 @@ class TableStream:
     def __init__(self, handle: Handle, options: StreamOptions, schema: StructType | None, place: str) -> None:
         self._handle, self._options, self._place = handle, options, place
         settings_of(handle.spark).check("stream")
-        self._shown: Snapshot = handle.state.refresh()
+        self._shown = _found(handle)
         self._excluded = None if options.exclude_regex is None else java_pattern(handle.spark, options.exclude_regex)
         self._tracking = _tracking(handle, options, self._shown)
         self._come_to = -1
@@ -329,6 +334,8 @@ class TableStream:
             if at == end:
                 break
         is_there = at == end or (at.version == end.version and max(at.index, end.index) < 0)  # a change of the columns is no place once it is taken
+        if not is_there and self._options.read_change_feed and at < end and at.version == end.version:
+            raise within_changes(end.version, self._handle.path)
         if not is_there and self._options.fail_on_data_loss:
             raise InvalidInput(
                 f"The log leads to version {at.version}, file {at.index}, and not to version {end.version}, file {end.index}, where the checkpoint says that a "

@@ -223,12 +223,7 @@ class Walk:
             yield from _one_by_one(commit.version, tuple(a for a in commit.adds if a.data_change), after)
             return
         if after > AFTER_CHANGE:
-            raise InvalidInput(
-                f"The checkpoint is within the changes of version {commit.version}, as another engine leaves it: Rowlock reads the changes of a version "
-                "together. Let that engine read this version, or start with another checkpoint and startingVersion",
-                table=self._shown.table,
-                version=commit.version,
-            )
+            raise within_changes(commit.version, self._shown.table)
         size = sum(_changed_files(commit))
         yield Piece(commit.version, Position(commit.version + 1), changes=commit, size_bytes=size)
 
@@ -286,6 +281,15 @@ class Walk:
                 version=version,
                 condition=named(condition),
             )
+
+
+def within_changes(version: int, table: str) -> InvalidInput:
+    """The error of a checkpoint that divides the changes of a version."""
+    text = (
+        f"The checkpoint is within the changes of version {version}, as another engine leaves it: Rowlock reads the changes of a version together. "
+        "Let that engine read this version, or start with another checkpoint and startingVersion"
+    )
+    return InvalidInput(text, table=table, version=version)
 
 
 def _one_by_one(version: int, files: tuple[AddFile, ...], after: int, *, initial: bool = False) -> Iterator[Piece]:
