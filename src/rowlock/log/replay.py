@@ -23,8 +23,7 @@ from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.features import check_readable, in_force
 from rowlock.protocol.names import LogFile
 from rowlock.protocol.schema import parse_schema
-from rowlock.storage.store import NotFound, ObjectStore
-from rowlock.threads import R, T, side_by_side
+from rowlock.storage.store import NotFound, ObjectStore, of_each
 
 
 def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool] | None = None) -> Commit | None:
@@ -42,11 +41,6 @@ def stated_ms(store: ObjectStore, version: int) -> int | None:
     """The time that the commit of a version says itself; None where it says none, or is gone.  Raises CorruptLog."""
     commit = read_commit(store, version, lambda line: b'"commitInfo"' in line)
     return None if commit is None or commit.info is None else commit.info.timestamp_ms
-
-
-def of_each(store: ObjectStore, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """What `read` finds in the store for each item: side by side where each takes a round trip, and else in turn, since threads would cost more than they save."""
-    return side_by_side(read, items, limits().request_threads) if store.is_remote else [read(i) for i in items]
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:

@@ -41,7 +41,7 @@ from rowlock.protocol import commits, names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
-from rowlock.storage.store import ObjectStore, PutOutcome
+from rowlock.storage.store import ObjectStore, PutOutcome, of_each
 
 logger = logging.getLogger("rowlock")
 
@@ -172,7 +172,7 @@ class TableLog:
         since = commits.first_version((head or self.latest()).metadata.configuration)
         stated, files = math.inf if since is None else since, [f for f in list_log(self.store) if f.kind == "commit"]
         stating = [f.version for f in files if f.version >= stated]
-        said = dict(zip(stating, replay.of_each(self.store, lambda version: replay.stated_ms(self.store, version), stating), strict=True))
+        said = dict(zip(stating, of_each(self.store, lambda version: replay.stated_ms(self.store, version), stating), strict=True))
         for file in files:
             at = said.get(file.version) or file.modified_ms
             out.append((file.version, at if not out or out[-1][0] < stated <= file.version else max(at, out[-1][1] + 1)))
@@ -220,7 +220,7 @@ class TableLog:
         if not versions:
             raise no_table(self.table, named("DELTA_TABLE_ONLY_OPERATION", tableName=f"`{self.table}`", operation="DESCRIBE HISTORY"))
         plain = lambda line: not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"'))  # noqa: E731
-        read = replay.of_each(self.store, lambda version: replay.read_commit(self.store, version, plain), versions[::-1][:limit])
+        read = of_each(self.store, lambda version: replay.read_commit(self.store, version, plain), versions[::-1][:limit])
         return [commit for commit in read if commit is not None]
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:

@@ -33,7 +33,7 @@ from rowlock import clock, progress
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import FOLDER
 from rowlock.exceptions import InvalidInput, VersionNotFound
-from rowlock.log.replay import of_each, read_commit
+from rowlock.log.replay import read_commit
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -42,7 +42,7 @@ from rowlock.protocol.actions import AddFile, RemoveFile
 from rowlock.protocol.features import check_features
 from rowlock.protocol.names import LogFile
 from rowlock.storage.local import SYSTEM, LocalStore
-from rowlock.storage.store import ObjectMeta, ObjectStore, time_ms
+from rowlock.storage.store import ObjectMeta, ObjectStore, of_each, time_ms
 
 SKEW_MS = 3_600_000
 """How far the clock of the writer that removed a file may differ from the store's clock."""

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol
@@ -343,11 +343,15 @@ class Lane:
         self._system = system
 
     def __enter__(self) -> Lane:
+        return self.enter()
+
+    def enter(self, before_wait: Callable[[], object] = lambda: None) -> Lane:
+        """`__enter__`; calls `before_wait`, with the lock of this process's threads, where another process holds the lane."""
         depth = self._depth if self._threads._is_owned() else 0
         try:
             self._threads.acquire()
             if not depth and self._folder is not None:
-                self._held = self._acquire_flock(self._folder)
+                self._held = self._acquire_flock(self._folder, before_wait)
             self._depth = depth + 1
             return self
         except BaseException:  # an interrupt may come right after a lock was acquired and before that is recorded
@@ -355,6 +359,11 @@ class Lane:
                 self._depth = 0
                 self._release()
             raise
+
+    @property
+    def excludes_processes(self) -> bool:
+        """Whether its holder has the lock between processes too: not on a remote store, and not after a wait that was too long."""
+        return self._held is not None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._depth -= 1
@@ -371,7 +380,7 @@ class Lane:
         finally:
             self._threads.release()
 
-    def _acquire_flock(self, folder: str) -> int | None:
+    def _acquire_flock(self, folder: str, before_wait: Callable[[], object]) -> int | None:
         """Acquires the kernel's lock: returns the descriptor that holds it, None if it is not acquired in time."""
         if clock.monotonic_s() < self._without_until:
             return None
@@ -384,10 +393,13 @@ class Lane:
             return descriptor
         except BlockingIOError:
             try:
+                before_wait()
                 waiter = _FlockWaiter(descriptor, self._system)
-            except RuntimeError:  # no thread can be started, for example at interpreter exit
+            except BaseException as e:
                 self._system.close(descriptor)
-                return None
+                if isinstance(e, RuntimeError):  # no thread can be started, for example at interpreter exit
+                    return None
+                raise
             if waiter.acquired_within(PATIENCE_S):
                 return descriptor
             self._without_until = clock.monotonic_s() + PAUSE_S
@@ -429,18 +441,6 @@ class _FlockWaiter:
             with self._lock:
                 self._given_up = not self._acquired.is_set()
         return not self._given_up
-
-
-def folds_names(store: ObjectStore) -> bool:
-    """Whether a local table's disk takes names that differ in case for one, as those of macOS do; False where its path has no letter to find it out by."""
-    if not isinstance(store, LocalStore):
-        return False
-    for place in (Path(store.root), *Path(store.root).parents):
-        if (other := place.name.swapcase()) != place.name and os.path.exists(place):
-            with contextlib.suppress(OSError):
-                return os.path.samefile(place, place.with_name(other))
-            return False
-    return False
 
 
 def lane_of(store: ObjectStore) -> Lane:

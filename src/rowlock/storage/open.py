@@ -153,3 +153,15 @@ def locate(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:
             "A shallow clone needs access to its source; to use the table here, copy it with its files (by a deep clone, or rowlock.write of its rows to a new table)",
             table=store.root,
         ) from e
+
+
+def folds_names(store: ObjectStore) -> bool:
+    """Whether a local table's disk takes names that differ in case for one, as those of macOS do; False where its path has no letter to find it out by."""
+    if not isinstance(store, LocalStore):
+        return False
+    for place in (Path(store.root), *Path(store.root).parents):
+        if (other := place.name.swapcase()) != place.name and place.exists():
+            with contextlib.suppress(OSError):
+                return place.samefile(place.with_name(other))
+            return False
+    return False

@@ -167,6 +167,11 @@ class Exchange:
         self._moved_s, self._front = clock.monotonic_s(), ""
         self._spent: Sequence[str] = ()
 
+    def post(self, members: Sequence[Member], head: Snapshot) -> None:
+        """Posts the members that were not posted before."""
+        if fresh := [m for m in members if m.post is None]:
+            Post(self._state.store, fresh, head)
+
     def lot(self, members: Sequence[Member], head: Snapshot) -> Lot | None:
         """The members with what others have posted, once it is this process's turn to lead; None: look at the log again first.
 
@@ -174,8 +179,10 @@ class Exchange:
         just before: an owner that was stopped for long finds itself in the log before it renews its post.
         """
         state, queue = self._state, self._queue
-        if fresh := [m for m in members if m.post is None]:
-            Post(state.store, fresh, head)
+        leads = state.lane.excludes_processes
+        if leads and not any(m.post for m in members) and not has_posts(state.store):
+            return Lot(members, head)
+        self.post(members, head)
         own = list(dict.fromkeys(m.post for m in members if m.post is not None))
         side_by_side(lambda post: post.renew(), own, limits().request_threads)
         line = self._board.line(own)
@@ -184,7 +191,7 @@ class Exchange:
         mine = {p.key for p in own}
         ahead = next((n for n, m in enumerate(line.live) if m.key in mine), 0)
         pace = min(max(0.005, queue.seconds_a_put), LONGEST_PUT_S)
-        if ahead and clock.monotonic_s() - self._moved_s < PATIENCE * pace * ahead:
+        if ahead and not leads and clock.monotonic_s() - self._moved_s < PATIENCE * pace * ahead:
             clock.sleep(pace * 0.5 * clock.jitter())
             return None
         carried, guests = _admitted(self._board.of_others(line, own, head), members, head, state.log)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, RowlockError
+from rowlock.exceptions import CommitUnknown, RowlockError, StorageError
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.commit import commit
@@ -79,7 +79,7 @@ class _QueuedLane:
         self._what, self._lane = what, what.state.lane
 
     def __enter__(self) -> None:
-        self._lane.__enter__()
+        self._lane.enter(self._what.post_before_wait)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         try:
@@ -148,6 +148,8 @@ class LedAppends:
         if self.leader.error is not None:
             raise self.leader.error
         assert self.leader.receipt is not None
+        if self._exchange is not None:
+            self.queue.contended()
         return Over(self.leader.receipt.version, by_another=True)
 
     def _gathered(self, head: Snapshot) -> Lot | None:
@@ -171,6 +173,16 @@ class LedAppends:
         """From now on what waits is posted in the table's folder, and committed together with what other processes have posted there."""
         self.queue.contended()
         self._exchange = Exchange(self.state, self.queue)
+
+    def post_before_wait(self) -> None:
+        """Posts what waits, for the process that holds the lane's lock or the next one, where posts were taken along of late.
+
+        Of two processes each would commit its own post all the same, so one that is not taken along is tried again after a while only.
+        """
+        if not self.leader.is_over and (self.queue.is_contended() or self.queue.is_to_look()):
+            self._exchange = self._exchange or Exchange(self.state, self.queue)
+            with suppress(StorageError):  # then this process commits for itself
+                self._exchange.post(self.queue.waiting(), self.leader.txn.base)
 
     def write(self) -> None:
         """Notes when the put begins: each member has written its files before it queued, and counts its puts when a lot is formed."""

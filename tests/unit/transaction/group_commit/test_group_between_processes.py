@@ -313,6 +313,34 @@ def test_what_no_version_takes_in_is_first_in_line_once(monkeypatch: pytest.Monk
     assert keys(b) == [1, 2]
 
 
+def test_who_waits_for_the_lane_of_a_local_disk_is_taken_along(tmp_path: Path) -> None:
+    """What two processes append while a third one commits becomes one version (I2), which the first of them to get the lane leads."""
+    first, second = world(store=LocalStore(tmp_path / "table"))
+    third = Process(store=first.state.store)
+    with ThreadPoolExecutor(2) as pool:
+        with third.state.lane:
+            made = [pool.submit(run, one.table, parse(f"APPEND ({k})")) for k, one in enumerate((first, second))]
+            while len(posts(third)) < 2:
+                time.sleep(0.001)
+        receipts = [one.result() for one in made]
+    assert [(r.version, r.group_size) for r in receipts] == [(1, 2), (1, 2)] and keys(third) == [0, 1] and posts(third) == []
+
+
+def test_a_post_that_nobody_took_along_is_not_tried_again_at_once(tmp_path: Path) -> None:
+    """Of two processes each commits its own append next, so a post would be in vain."""
+    one, _ = world(store=LocalStore(tmp_path / "table"))
+    posted = []
+    for k in range(2):
+        member = Member(one.stage(k), "WRITE", {})
+        member.write()
+        queue_of(one.state).enter(member)
+        waits = LedAppends(member)
+        waits.post_before_wait()
+        posted.append(len(posts(one)))
+        assert commit(waits).group_size == 1
+    assert posted == [1, 0] and keys(one) == [0, 1] and posts(one) == []
+
+
 def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processes with threads: all rows are there once, in fewer versions than commits, and no post stays."""
     monkeypatch.setattr(lead, "SLOW_PUT_S", 0.002)

@@ -41,7 +41,7 @@ from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructType, quote, type_names
 from rowlock.protocol.statistics import has_ambiguous_names
-from rowlock.storage.local import folds_names
+from rowlock.storage.open import folds_names
 from rowlock.storage.store import ObjectStore, discard
 
 
