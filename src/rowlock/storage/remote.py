@@ -3,8 +3,8 @@
 A commit is one conditional put, sent once: If-None-Match on S3 and Azure, generation 0 on GCS; the server lets one
 caller win (I1).  Only a clear answer is Committed or Lost; after a timeout, a broken connection, a 5xx or a
 concurrent-write conflict (409) the outcome is Unknown (I2), and the caller reads the log back.  All other requests
-are idempotent and are retried with pauses.  obstore's own retries are off: after a hidden retry a winner would get Lost (I2).  There is one client
-per address and settings.  A simulated server is another kind of `Requests`.
+are idempotent and are retried with pauses.  obstore's own retries are off: after a hidden retry a winner would get Lost (I2).  The tables of one
+bucket share a client, and its connections, where their settings are equal.  A simulated server is another kind of `Requests`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutc
 
 Client = S3Store | GCSStore | AzureStore
 _MAX_CLIENTS = 64
-_clients: OrderedDict[tuple[Address, str, str], Client] = OrderedDict()
+_clients: OrderedDict[tuple[str | None, ...], Client] = OrderedDict()
 _lock = threads.module_lock()
 _NO_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
 
 
 def client_of(address: Address, settings: Settings) -> Client:
-    """The process's client for an address and settings, with its open connections; sends nothing yet.
+    """The process's client for the bucket of an address and settings, with its open connections; sends nothing yet.
 
     Raises InvalidInput for an option that is unknown or cannot be parsed.
     """
-    key = address, settings.fingerprint, environment_fingerprint()
+    key = address.kind, address.bucket, address.account, address.account_suffix, settings.fingerprint, environment_fingerprint()
     with _lock:
         known = _clients.pop(key, None)
     client = _create_client(address, settings) if known is None else known
@@ -60,7 +60,7 @@ def _create_client(address: Address, settings: Settings) -> Client:
         config, provider = _s3(settings) if address.kind == "s3" else (_azure(address, settings) if address.kind == "azure" else dict(settings.config), None)
         how: dict[str, Any] = {} if provider is None else {"credential_provider": provider}
         options: Any = dict(settings.client) or None  # empty client options would forbid the plain HTTP that a key file may ask for
-        return _STORES[address.kind](address.bucket, prefix=address.prefix, config=config, client_options=options, retry_config=_NO_RETRIES, **how)
+        return _STORES[address.kind](address.bucket, config=config, client_options=options, retry_config=_NO_RETRIES, **how)
     except obstore.exceptions.UnknownConfigurationKeyError as e:
         problem = unknown_name(settings, str(e).split("'")[1])
     except (obstore.exceptions.BaseError, ValueError, TypeError) as e:
@@ -121,8 +121,8 @@ threads.after_fork(_note_fork)
 class Requests:
     """The requests for one folder of a bucket, each sent once by an obstore client.  They raise obstore's errors; FileNotFoundError is among them."""
 
-    def __init__(self, client: Client, table: str) -> None:
-        self._of_client, self._table = client, table
+    def __init__(self, client: Client, table: str, folder: str) -> None:
+        self._of_client, self._table, self._folder = client, table, f"{folder}/" if folder else ""
 
     @property
     def _client(self) -> Client:
@@ -139,7 +139,7 @@ class Requests:
 
     def put(self, key: str, data: bytes) -> None:
         """Writes an object, replacing an existing one."""
-        obs.put(self._client, key, data, chunk_size=PART_BYTES)
+        obs.put(self._client, self._folder + key, data, chunk_size=PART_BYTES)
 
     def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
         """Writes an object from parts, of which few are in memory at a time."""
@@ -148,38 +148,43 @@ class Requests:
             held.append(part)
             size += len(part)
             if size > PART_BYTES:
-                obs.put(self._client, key, itertools.chain(held, left), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+                obs.put(self._client, self._folder + key, itertools.chain(held, left), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
                 return
         self.put(key, b"".join(held))  # one request
 
     def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
         """Writes an object if there is none (`create`), or if it has this tag and version (a mapping)."""
-        return obs.put(self._client, key, data, mode=mode)
+        return obs.put(self._client, self._folder + key, data, mode=mode)
 
     def get(self, key: str) -> tuple[bytes, ObjectInfo]:
         """An object's bytes and metadata."""
-        answer = obs.get(self._client, key)
+        answer = obs.get(self._client, self._folder + key)
         return answer.bytes().to_bytes(), answer.meta
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """A part of an object."""
-        return obs.get_range(self._client, key, start=start, length=length).to_bytes()
+        return obs.get_range(self._client, self._folder + key, start=start, length=length).to_bytes()
 
     def head(self, key: str) -> ObjectInfo:
         """An object's metadata."""
-        return obs.head(self._client, key)
+        return obs.head(self._client, self._folder + key)
 
     def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
         """The objects below a prefix, page by page."""
-        return obs.list(self._client, prefix, offset=offset, chunk_size=chunk_size)
+        after = None if offset is None else self._folder + offset
+        return map(self._named, obs.list(self._client, self._folder + (prefix or ""), offset=after, chunk_size=chunk_size))
 
     def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
         """The objects of one folder, without those below its subfolders."""
-        return obs.list_with_delimiter(self._client, prefix)["objects"]
+        return self._named(obs.list_with_delimiter(self._client, self._folder + (prefix or ""))["objects"])
+
+    def _named(self, objects: Iterable[ObjectInfo]) -> Sequence[ObjectInfo]:
+        """The objects with paths below the folder."""
+        return [{**m, "path": m["path"][len(self._folder) :]} for m in objects]
 
     def delete(self, key: str) -> None:
         """Deletes an object."""
-        obs.delete(self._client, key)
+        obs.delete(self._client, self._folder + key)
 
 
 _ERRORS = {404: FileNotFoundError, 409: AlreadyExistsError, 412: PreconditionError}
@@ -220,7 +225,7 @@ class RemoteStore:
     def __init__(self, address: Address, settings: Settings, requests: Requests | None = None) -> None:
         """`requests`: the sender of its requests; by default the process's client for these settings."""
         self.address, self.settings = address, settings
-        self._requests = requests or Requests(client_of(address, settings), address.root)
+        self._requests = requests or Requests(client_of(address, settings), address.root, address.prefix)
         self.root, self._environment = address.root, environment_fingerprint()
 
     @property

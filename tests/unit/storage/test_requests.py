@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -49,6 +50,25 @@ def test_requests_of_an_append(minio: Minio) -> None:
         assert behind == {"GET": 11, "HEAD": 2, "PUT": 2} and sum(behind.values()) == 15
     finally:
         proxy.stop()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="no /proc")
+def test_the_tables_of_a_bucket_share_connections(minio: Minio) -> None:
+    """A service with many tables holds few descriptors, and does not greet the server once for each table; what is listed is one table's."""
+    root = minio.fresh_root()
+    stores = [open_store(f"{root}{end}", minio.storage_options) for end in ("", "/{1} %20~#", *map(str, range(30)))]
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    stores[0].put("a", b"0")
+    before = descriptors()
+    for n, store in enumerate(stores):
+        store.put("a/b", b"%d" % n)
+    assert descriptors() - before < 10
+    for n, store in enumerate(stores[1:], 1):
+        assert [m.key for m in store.list(recursive=True)] == [m.key for m in store.list("a")] == ["a/b"] and store.get("a/b") == b"%d" % n
+        assert [m.key for m in store.list("a", start_after="a/a")] == ["a/b"] and not list(store.list("a", start_after="a/b", limit=3))
 
 
 def test_requests_of_a_steady_append_without_spark(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
