@@ -318,14 +318,18 @@ def test_texts() -> None:
     assert [f.code for f in weights] == ["b", "d", "c", "a"]
 
 
-def moved(before: dict[str, list[int]], after: dict[str, list[int]], *, data_change: bool = False, **columns: str) -> Report | list[Finding]:
-    """What is found of a table in which version 1 puts rows of some partitions, by numbers of rows a file, into others."""
-    schema = StructType((StructField("p", PrimitiveType(columns.get("p", "timestamp"))), StructField("id", PrimitiveType("long"))))
-    first = [AddFile(f"a{p}{n}", {"p": p}, 1, 0, True, f'{{"numRecords":{rows}}}') for p, files in before.items() for n, rows in enumerate(files)]
-    last = [AddFile(f"b{p}{n}", {"p": p}, 1, 0, data_change, f'{{"numRecords":{rows}}}') for p, files in after.items() for n, rows in enumerate(files)]
+Files = dict[str, list[int]] | dict[None, list[int]]
+
+
+def moved(before: Files, after: Files, *, data_change: bool = False, p: str = "timestamp", as_removed: dict[str, str | None] | None = None) -> list[Finding]:
+    """What is found of a table in which version 1 puts rows of some partitions, by numbers of rows a file, into others; `as_removed`: values in its removes."""
+    schema = StructType((StructField("p", PrimitiveType(p)), StructField("id", PrimitiveType("long"))))
+    first = [AddFile(f"a{v}{n}", {"p": v}, 1, 0, True, f'{{"numRecords":{rows}}}') for v, files in before.items() for n, rows in enumerate(files)]
+    last = [AddFile(f"b{v}{n}", {"p": v}, 1, 0, data_change, f'{{"numRecords":{rows}}}') for v, files in after.items() for n, rows in enumerate(files)]
+    gone = [a.removed(0, data_change) for a in first]
     seen = MovedRows()
     seen.take(Commit(0, adds=tuple(first)))
-    seen.take(Commit(1, adds=tuple(last), removes=tuple(a.removed(0, data_change) for a in first)))
+    seen.take(Commit(1, adds=tuple(last), removes=tuple(gone if as_removed is None else (replace(r, partition_values=as_removed) for r in gone))))
     return list(seen.findings(schema))
 
 
@@ -349,6 +353,7 @@ def test_rows_that_stay_in_their_partition() -> None:
     assert moved({HALF_PAST_TWO: [5, 1], HALF_PAST_THREE: [4]}, {HALF_PAST_THREE: [4], HALF_PAST_TWO: [3, 3]}) == []
     assert moved({"1e-05": [5], "0.5": [1]}, {"1.0E-5": [5], "0.50": [1]}, p="double") == []
     assert moved({"2024-03-10 02:30:00": [5]}, {"2024-03-10T06:30:00.000000Z": [5]}) == []
+    assert moved({None: [5]}, {None: [2, 3]}) == moved({None: [5]}, {None: [5]}, as_removed={}) == []
     dead = replace(AddFile("a", {"p": HALF_PAST_TWO}, 1, 0, True, '{"numRecords":2}'), deletion_vector=DeletionVectorDescriptor("u", "x", 0, 1, 2))
     other = AddFile("b", {"p": HALF_PAST_THREE}, 1, 0, True, None)
     seen = MovedRows()

@@ -184,9 +184,8 @@ class MovedRows:
             v: wrong for v, (before, after) in self._seen.items() if (wrong := _changed_partitions(_by_partition(before, types), _by_partition(after, types)))
         }
         if moved:
-            named = min(next(iter(moved.values())))
-            text = f"{spans(moved)} says that no data changed (dataChange=false), yet a partition has other rows than before: {named}"
-            yield finding("rows-in-another-partition", text, moved)
+            named = f"a partition has other rows than before: {min(next(iter(moved.values()))) or 'that of null'}"
+            yield finding("rows-in-another-partition", f"{spans(moved)} says that no data changed (dataChange=false), yet {named}", moved)
 
 
 def _by_partition(files: Iterable[_Counted], types: Mapping[str, DataType]) -> dict[str, int | None] | None:
@@ -202,8 +201,9 @@ def _by_partition(files: Iterable[_Counted], types: Mapping[str, DataType]) -> d
 
 
 def _normalized(partition: _Partition, types: Mapping[str, DataType]) -> str | None:
+    """A partition's folder without its nulls, which delta-spark leaves out of a removed file's values."""
     try:
-        return partition_directory({name: serialize(parse_stored(text, types[name]), types[name]) for name, text in partition})
+        return partition_directory({name: value for name, text in partition if (value := serialize(parse_stored(text, types[name]), types[name]))})
     except (CorruptLog, InvalidInput, KeyError):
         return None  # a time without a zone, or a column of an older schema
 
