@@ -34,6 +34,8 @@ def test_what_goes_and_what_stays(spark: SparkSession, table_path: str, monkeypa
     take_route(monkeypatch, "large")
     table = make(spark, table_path, ROWS, SCHEMA, files=3, partition_by=["_p"], **{"delta.enableChangeDataFeed": "true"})
     table.update("id % 3 = 0", {"v": "v + 1"})
+    source = spark.range(36, 44, 1, 1).selectExpr("cast(id as int) as id", "7 as v", "'a' as _p").alias("s")
+    table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsertAll().execute()
     table.delete("id % 7 = 0")
     table.optimize().executeCompaction()
     outside = tmp_path / "outside"

@@ -135,32 +135,32 @@ def write_native(
 
     max_records: how many rows a file holds at most, 0 for no limit; by default as the session says.  POSITION is stored in the form of `stored_position`.
     """
-    stored = names_in_files(snapshot)
-    known = dict(values or {})
+    stored, known = names_in_files(snapshot), dict(values or {})
     partitions = [n for n in snapshot.metadata.partition_columns if stored[n] not in known]
     prefix = None if within else snapshot.properties.random_prefix_length
-    folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + f"rl-{clock.new_id()[:13]}"
-    types = {f.name: f.type for f in snapshot.schema.fields}
-    held = _file_columns(snapshot)
+    job = f"rl-{clock.new_id()[:13]}"
+    folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + job
+    types, held = {f.name: f.type for f in snapshot.schema.fields}, _file_columns(snapshot)
     folds = folds_names(store)
     columns = [
         folder_text(n, types[n], folds=folds).alias(stored[n]) if n in partitions else held.get(n, F.col(quote(n)))
         for n in frame.columns
-        if n != POSITION and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
+        if n not in (POSITION, group) and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
     ]
     address = stored_position() if POSITION in frame.columns else []
-    writer = frame.select(*columns, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
+    groups = [F.col(quote(group)).alias(job)] if group else []  # under its own name, which begins with _, its folders would be hidden from every VACUUM
+    writer = frame.select(*columns, *groups, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
     writer = writer.option("spark.sql.variant.inferShreddingSchema", snapshot.properties.shreds_variants)
     writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", False)  # no file _SUCCESS, which VACUUM would leave there
     if has_ambiguous_names(snapshot.schema):
         writer = writer.option("parquet.enable.dictionary", "false")
     if max_records is not None:
         writer = writer.option("maxRecordsPerFile", max_records)
-    by = ([group] if group else []) + [stored[n] for n in partitions]
+    by = ([job] if group else []) + [stored[n] for n in partitions]
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(paths.join(spark_root(store), folder))
-    written = [_file(store, folder, key, size, by, group, snapshot, folds=folds) for key, size in data_files(store, folder)]
+    written = [_file(store, folder, key, size, by, job if group else None, snapshot, folds=folds) for key, size in data_files(store, folder)]
     discard(store, (f.path for _, f in written if not f.num_records))
     return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written if f.num_records]
 
