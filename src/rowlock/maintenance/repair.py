@@ -215,6 +215,7 @@ def _files(state: SharedState, head: Snapshot, dry_run: bool) -> list[Damage]:
     apart = "its vector marks rows that the file does not have: the two do not belong together; RESTORE to a version before"
     lost = [
         *((f"{c.file.path}: {c.unreadable}", KINDS["file-does-not-read"][1]) for c in every if c.unreadable),
+        *((f"{c.file.path}: columns that the log maps to other names: {c.misnamed}", KINDS["columns-by-other-names"][1]) for c in every if c.misnamed),
         *((f"{path}: its row ids are those of other rows, too", KINDS["row-ids-doubled"][1]) for path in ids.doubled),
         *((f"{path}: its rows have no row ids", KINDS["row-ids-missing"][1]) for path in ids.bare),
         *((f"{c.file.path}: {c.wrong[0]}", apart) for c in wrong if not _is_repairable(c)),

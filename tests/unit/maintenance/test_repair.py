@@ -185,6 +185,22 @@ def test_damage_is_named_and_mended(table: Path, damage: str) -> None:
         assert all(state.log.at(v).version == v for v in range(state.refresh().version + 1))
 
 
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_a_file_by_a_writer_that_knows_no_column_mapping_is_named(tmp_path: Path, mode: str) -> None:
+    """I9: its rows are null to every reader."""
+    path, held = tmp_path / "table", pa.table({"id": [1], "s": ["a"]})
+    rowlock.append(path, held, properties={"delta.columnMapping.mode": mode})
+    assert not findings(path)
+    pq.write_table(held, path / "by-name.parquet")
+    state, size = fresh(path), (path / "by-name.parquet").stat().st_size
+    add = AddFile("by-name.parquet", {}, size, 1, True, '{"numRecords":1}')
+    state.log.put(1, serialize_commit(CommitInfo({"operation": "WRITE", "txnId": "x"}), adds=[add]))
+    (found,) = findings(path).values()
+    assert (found.code, found.level, found.files) == ("columns-by-other-names", "damage", ("by-name.parquet",)) and "id, s" in found.text
+    done = repair(fresh(path), dry_run=False)
+    assert [d.can for d in done.damages] == [False] and "append their rows" in done.damages[0].how
+
+
 def test_what_cannot_be_mended_is_said(table: Path) -> None:
     """A data file that is gone, a vector of another file, row ids twice, a checkpoint whose commits are gone: named, and everything else is mended."""
     added(table, lambda f: replace(f, base_row_id=10), lambda f: f.base_row_id == 5)

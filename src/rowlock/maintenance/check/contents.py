@@ -28,6 +28,7 @@ from rowlock.parquet.reading import read_file
 from rowlock.protocol import bounds, row_tracking, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.deletion_vector import living_mask, positions_except
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import ColumnPath, DataType
 from rowlock.storage.store import ObjectStore
 from rowlock.threads import side_by_side
@@ -45,6 +46,7 @@ class Contents:
     wrong        the contradictions of its add action, as phrases
     unreadable   why the file or its vector cannot be read at all; then nothing else is known
     not_judged   why some columns were not compared
+    misnamed     the table's names of columns that the file has instead of those that the log maps them to
     num_rows     the physical rows in the file
     cardinality  the rows that its deletion vector marks
     """
@@ -53,6 +55,7 @@ class Contents:
     wrong: tuple[str, ...] = ()
     unreadable: str = ""
     not_judged: str = ""
+    misnamed: str = ""
     num_rows: int = 0
     cardinality: int = 0
 
@@ -69,7 +72,7 @@ def contents_of(store: ObjectStore, head: Snapshot, add: AddFile) -> Contents:
     """The contents of one file, compared with its add action."""
     try:
         with open_parquet(store, add.path, add.size_bytes) as source:
-            num_rows = int(source.metadata.num_rows)
+            num_rows, misnamed = int(source.metadata.num_rows), _misnamed(head, source.schema_arrow)
         dead = Vectors(store).stored(add)
     except UNREADABLE as e:
         return Contents(add, unreadable=first_line(e))
@@ -77,10 +80,26 @@ def contents_of(store: ObjectStore, head: Snapshot, add: AddFile) -> Contents:
     try:
         wrong += _wrong_statistics(store, head, add, num_rows, dead)
     except (Doubtful, UnsupportedFeature) as e:
-        return Contents(add, tuple(wrong), not_judged=str(e), num_rows=num_rows, cardinality=len(dead))
+        return Contents(add, tuple(wrong), not_judged=str(e), misnamed=misnamed, num_rows=num_rows, cardinality=len(dead))
     except UNREADABLE as e:
         return Contents(add, tuple(wrong), unreadable=first_line(e), num_rows=num_rows, cardinality=len(dead))
-    return Contents(add, tuple(wrong), num_rows=num_rows, cardinality=len(dead))
+    return Contents(add, tuple(wrong), misnamed=misnamed, num_rows=num_rows, cardinality=len(dead))
+
+
+def _misnamed(head: Snapshot, held: pa.Schema) -> str:
+    """The columns that a file of a mapped table has under the names that people use, where it has none under its own; '' for any other file.
+
+    A writer that does not know column mapping (DuckDB) writes such files, of which every reader takes all columns for null.
+    """
+    fields = [f for f in head.schema.fields if f.name not in head.partition_columns]
+    if column_mapping_mode(head.metadata.configuration) == "none" or any(f.physical_name in held.names for f in fields) or _has_ids(held):
+        return ""
+    return ", ".join(f.name for f in fields if f.name in held.names)
+
+
+def _has_ids(held: pa.Schema) -> bool:
+    """Whether a file says which column is which by ids, as readers of a table that maps by id want it."""
+    return any(b"PARQUET:field_id" in (f.metadata or {}) for f in held)
 
 
 def _wrong_counts(add: AddFile, num_rows: int, dead: BitMap64) -> Iterator[str]:
@@ -161,6 +180,9 @@ def content_findings(contents: Sequence[Contents]) -> list[Finding]:
     """At most one finding of each kind, over all files with faults."""
     return [
         *of_files("file-does-not-read", "data files or their deletion vectors cannot be read", [(c.file.path, c.unreadable) for c in contents if c.unreadable]),
+        *of_files(
+            "columns-by-other-names", "data files name columns otherwise than the log maps them", [(c.file.path, c.misnamed) for c in contents if c.misnamed]
+        ),
         *of_files("contents-contradict-log", "the contents of data files contradict the log", [(c.file.path, c.wrong[0]) for c in contents if c.wrong]),
         *of_files(
             "columns-not-compared",

@@ -35,6 +35,10 @@ KINDS: dict[str, tuple[Level, str]] = {
     "vector-missing": ("damage", _BRING_BACK),
     "vector-damaged": ("damage", _BRING_BACK),
     "statistics-lie": ("damage", "Rewrite the files (OPTIMIZE, or an overwrite), and find out which writer wrote them"),
+    "columns-by-other-names": (
+        "damage",
+        "Read the files by themselves (spark.read.parquet), append their rows, and delete the rows that are null in every column. Write such a table with engines that know column mapping",
+    ),
     "contents-contradict-log": ("damage", "rowlock repair adds the files again with right statistics and counts; no row is touched"),
     "file-lives-twice": ("damage", "RESTORE the table to the version before, and look at what wrote that version"),
     "rows-in-another-partition": ("damage", "Compare this partition with the version before (time travel), and rewrite its rows"),
