@@ -1,4 +1,5 @@
 """The files of simulated logs cost little: checkpoints are tables in memory, and the actors of a schedule parse each commit once.
+Data files are those of the in-memory engine, also where the close of a transaction reads them.
 
 What Parquet makes of them is outside of the worlds, and has tests of its own (tests/unit/log).
 """
@@ -15,8 +16,13 @@ import pyarrow as pa
 
 from rowlock.log import checkpoint_reader, checkpoint_writer, replay, table_log
 from rowlock.log.checkpoint_reader import CheckpointState
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
 from rowlock.protocol.commits import parse_commit
+from rowlock.storage.store import ObjectStore
 from rowlock.transaction.two_phase import close
+from rowlock_simulation.memory.data_files import DataFiles
+from rowlock_simulation.memory.engine import check_image
 
 _MARK, _SIZE = b"table ", 12_000
 _written: list[pa.Table] = []
@@ -90,12 +96,20 @@ def _reading_once(read: Callable[[Any, CheckpointState, str, str], None]) -> Cal
     return once
 
 
+def _check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectStore) -> None:
+    """`parquet.checks.check_not_null` for data files of the in-memory engine."""
+    for file in files:
+        for row in DataFiles(store).rows(file, snapshot.schema):
+            check_image(row, snapshot.schema)
+
+
 @contextlib.contextmanager
 def cheap_files() -> Iterator[None]:
     """Stores checkpoints in this format, and caches the commits that the code under test has parsed, until the block ends."""
     files, parse = SimpleNamespace(ParquetFile=TableFile, write_table=write_table), functools.cache(parse_commit)
     instead: list[tuple[Any, str, Any]] = [(module, "parse_commit", parse) for module in (replay, table_log, close)]
     instead += [(checkpoint_reader, "pq", files), (checkpoint_writer, "pq", files)]
+    instead.append((close, "check_not_null", _check_not_null))
     instead.append((checkpoint_reader, "_read_parquet", _reading_once(checkpoint_reader._read_parquet)))
     before = [(module, name, getattr(module, name)) for module, name, _ in instead]
     for module, name, value in instead:

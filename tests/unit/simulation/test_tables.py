@@ -73,6 +73,11 @@ def test_what_was_read_holds_where_later_versions_have_the_same_rows(carried_to:
     assert len(found) == violations
 
 
+def test_the_close_of_a_transaction_reads_the_files_of_this_world() -> None:
+    """Where another engine altered a table with columns that are NOT NULL, staged files are asked for nulls: Parquet in the product, and not here."""
+    assert run(draw_tables(283_200_349)).violations == []
+
+
 def _move(part: Part, head: Any) -> None:
     super(Part, part).move_to(head)
 
