@@ -92,6 +92,14 @@ def test_values_are_checked(name: str, value: str, says: str) -> None:
         creation.set_properties(table().state, {name: value})
 
 
+def test_a_reader_version_that_another_writer_version_must_go_with_is_refused_alone() -> None:
+    """As delta-spark does; it had no effect, and said nothing."""
+    made = table(**{"delta.enableDeletionVectors": "false"})
+    with pytest.raises(InvalidInput, match=r"set delta\.minWriterVersion = 7, too"):
+        creation.set_properties(made.state, {"delta.minReaderVersion": "3"})
+    creation.set_properties(made.state, {"delta.minReaderVersion": "3", "delta.minWriterVersion": "7"})
+
+
 def test_names_are_taken_in_any_letters_and_stored_as_delta_spells_them() -> None:
     made = table(**{"DELTA.appendonly": "false"})
     creation.set_properties(made.state, {"delta.CHECKPOINTINTERVAL": "5", "Mine.X": "1"})

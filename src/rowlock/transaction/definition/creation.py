@@ -334,6 +334,9 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
 
     def change(head: Snapshot) -> Metadata:
         after = with_properties(head.metadata, properties)
+        if properties.get(MIN_READER_VERSION) == "3" and properties.get(MIN_WRITER_VERSION, str(head.protocol.min_writer_version)) != "7":
+            text = f"reader version 3 lists features by name, which needs writer version 7: set {MIN_WRITER_VERSION} = 7, too"
+            raise InvalidInput(text, table=head.table, condition=named("DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE", writerVersion=7))
         configuration = row_tracking.with_column_names(after.configuration, clock.new_id)
         validate_together(configuration, state.store.root, given=properties)
         check_stats_columns(head.metadata, properties, state.store.root)
