@@ -149,7 +149,7 @@ class LedAppends:
             raise self.leader.error
         assert self.leader.receipt is not None
         if self._exchange is not None:
-            self.queue.contended()
+            self._exchange.shared(self.leader.receipt.group_size - 1)
         return Over(self.leader.receipt.version, by_another=True)
 
     def _gathered(self, head: Snapshot) -> Lot | None:
@@ -177,7 +177,7 @@ class LedAppends:
     def post_before_wait(self) -> None:
         """Posts what waits, for the process that holds the lane's lock or the next one, where posts were taken along of late.
 
-        Of two processes each would commit its own post all the same, so one that is not taken along is tried again after a while only.
+        Of two processes each would commit its own post all the same, so one that is not taken along is tried again after a while only (`Exchange.shared`).
         """
         if not self.leader.is_over and (self.queue.is_contended() or self.queue.is_to_look()):
             self._exchange = self._exchange or Exchange(self.state, self.queue)
