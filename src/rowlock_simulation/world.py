@@ -137,7 +137,7 @@ class _ReadOnly:
         """Raises StorageError."""
         raise StorageError(f"{key}: access was denied")
 
-    put_if_absent = put_parts = delete = put
+    put_if_absent = put_briefly = put_parts = delete = put
 
 
 class _Below:

@@ -110,7 +110,7 @@ class HadoopStore(FolderStore):
             return Unknown(f"{path} may have got its name, or not: {e}")
         return Committed(tag_of(data))
 
-    def _write_temporary(self, path: str, parts: Iterable[bytes]) -> str:
+    def _write_temporary(self, path: str, parts: Iterable[bytes], durable: bool = True) -> str:
         folder, _, name = path.rpartition("/")
         temporary = f"{folder}/.{name}.{clock.new_id()}.tmp"
         try:
@@ -120,7 +120,7 @@ class HadoopStore(FolderStore):
             raise
         return temporary
 
-    def _replace(self, source: str, target: str) -> None:
+    def _replace(self, source: str, target: str, durable: bool = True) -> None:
         self.files.rename(source, target, replace=True)
 
     def _discard(self, path: str) -> None:

@@ -183,7 +183,7 @@ class LocalStore(FolderStore):
         except OSError as e:
             return Unknown(f"{error}; then {e}")
 
-    def _write_temporary(self, path: str, parts: Iterable[bytes]) -> str:
+    def _write_temporary(self, path: str, parts: Iterable[bytes], durable: bool = True) -> str:
         folder, name = os.path.split(path)
         temporary = f"{folder}/.{name}.{clock.new_id()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -193,12 +193,13 @@ class LocalStore(FolderStore):
             self._make_folders(folder)
             descriptor = self.system.open(temporary, flags)
         try:
-            self._sync_names(folder)
             for data in parts:
                 view = memoryview(data)
                 while view:
                     view = view[self.system.write(descriptor, view) :]
-            self.system.fsync(descriptor)
+            if durable:
+                self._sync_names(folder)
+                self.system.fsync(descriptor)
         except BaseException:
             self._discard(temporary)
             raise
@@ -206,9 +207,10 @@ class LocalStore(FolderStore):
             self.system.close(descriptor)
         return temporary
 
-    def _replace(self, source: str, target: str) -> None:
+    def _replace(self, source: str, target: str, durable: bool = True) -> None:
         self.system.replace(source, target)
-        self._sync_directory(os.path.dirname(target))
+        if durable:
+            self._sync_directory(os.path.dirname(target))
 
     def _discard(self, path: str) -> None:
         with contextlib.suppress(OSError):

@@ -67,6 +67,9 @@ class MemoryStore(Digested):
         with self._lock:
             self._set(key, data)
 
+    def put_briefly(self, key: str, data: bytes) -> None:
+        self.put(key, data)
+
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
         self.put(key, b"".join(parts()))
 

@@ -266,6 +266,9 @@ class RemoteStore:
     def put(self, key: str, data: bytes) -> None:
         self._with_retries("put", key, lambda: self._requests.put(key, data))
 
+    def put_briefly(self, key: str, data: bytes) -> None:
+        self.put(key, data)
+
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
         self._with_retries("put", key, lambda: self._requests.put_parts(key, parts()))
 

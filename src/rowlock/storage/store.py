@@ -119,6 +119,9 @@ class ObjectStore(Protocol):
     def put(self, key: str, data: bytes) -> None:
         """Writes the object atomically, replacing an existing one; durable on return."""
 
+    def put_briefly(self, key: str, data: bytes) -> None:
+        """Writes the object as `put` does; the machine's power may take it."""
+
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
         """Writes the object as `put` does, from parts of which few are in memory at a time; `parts` is called again for each retry."""
 
@@ -216,24 +219,28 @@ class FolderStore(Digested):
         self._put(key, (data,))
 
     @named("write")
+    def put_briefly(self, key: str, data: bytes) -> None:
+        self._put(key, (data,), durable=False)
+
+    @named("write")
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
         self._put(key, parts())
 
-    def _put(self, key: str, parts: Iterable[bytes]) -> None:
+    def _put(self, key: str, parts: Iterable[bytes], durable: bool = True) -> None:
         path = self._path(key)
-        temporary = self._write_temporary(path, parts)
+        temporary = self._write_temporary(path, parts, durable)
         try:
-            self._replace(temporary, path)
+            self._replace(temporary, path, durable)
         except BaseException:
             self._discard(temporary)
             raise
 
-    def _write_temporary(self, path: str, parts: Iterable[bytes]) -> str:
+    def _write_temporary(self, path: str, parts: Iterable[bytes], durable: bool = True) -> str:
         """A complete file beside `path`, under a name that no listing of the store has."""
         raise NotImplementedError
 
-    def _replace(self, source: str, target: str) -> None:
-        """Renames a file, replacing an existing one; durable on return."""
+    def _replace(self, source: str, target: str, durable: bool = True) -> None:
+        """Renames a file, replacing an existing one."""
         raise NotImplementedError
 
     def _discard(self, path: str) -> None:

@@ -62,6 +62,9 @@ def test_what_is_put_is_got(store: ObjectStore) -> None:
     assert store.exists() and store.exists("a") and store.exists("a/b.bin") and not store.exists("a/b")
     store.put("a/b.bin", b"")
     assert store.get("a/b.bin") == b"" and store.head("a/b.bin") == 0
+    store.put_briefly("a/b.bin", b"2")
+    store.put_briefly("c/d", b"3")
+    assert store.get("a/b.bin") == b"2" and [m.key for m in store.list("c")] == ["c/d"], "no unfinished file stays"
 
 
 def test_absent_things(store: ObjectStore) -> None:

@@ -282,6 +282,9 @@ class ArbitratedStore:
     def put(self, key: str, data: bytes) -> None:
         self.inner.put(key, data)
 
+    def put_briefly(self, key: str, data: bytes) -> None:
+        self.inner.put_briefly(key, data)
+
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
         self.inner.put_parts(key, parts)
 

@@ -78,7 +78,7 @@ class Post:
 
     def _put(self) -> None:
         start_s = clock.monotonic_s()
-        self._store.put(self.key, self._data)
+        self._store.put_briefly(self.key, self._data)  # what was staged is durable, and power takes its owner, too
         self.renewed_s = start_s
 
     def renew(self) -> None:
