@@ -173,7 +173,7 @@ class Exchange:
             Post(self._state.store, fresh, head)
 
     def lot(self, members: Sequence[Member], head: Snapshot) -> Lot | None:
-        """The members with what others have posted, once it is this process's turn to lead; None: look at the log again first.
+        """The members with what others have posted, once it is this process's turn to lead, as it is in a lane that excludes the others; None: look at the log again first.
 
         Members that were not posted before are posted, and the posts of the others are renewed.  They were followed to `head`
         just before: an owner that was stopped for long finds itself in the log before it renews its post.
