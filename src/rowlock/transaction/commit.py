@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from rowlock import clock, progress
+from rowlock import progress
 from rowlock.exceptions import CommitUnknown, RowlockError, StorageError
 from rowlock.locks.turns import TurnRequest
 from rowlock.log import checksums
@@ -71,22 +71,22 @@ def _rounds(parts: Sequence[Proposal], turns: Sequence[TurnRequest | None], put:
     while True:
         ended = _moved(parts, in_lane=False)
         if ended is None:
-            start = clock.monotonic_s()
+            waited = [part.watch.waits() for part in parts]
             for part, turn in zip(parts, turns, strict=True):
                 if turn is not None:
                     turn.before_put(part.attempts)
-            ended = _in_lanes(parts, parts, start, put)
+            ended = _in_lanes(parts, parts, waited, put)
         if ended is not None:
             return ended
 
 
-def _in_lanes(waiting: Sequence[Proposal], parts: Sequence[Proposal], start: float, put: Put) -> list[Over] | None:
-    """Takes the lanes of those that are waiting, one within the other; then moves all parts once more, and puts."""
+def _in_lanes(waiting: Sequence[Proposal], parts: Sequence[Proposal], waited: Sequence[Callable[[], None]], put: Put) -> list[Over] | None:
+    """Takes the lanes of those that are waiting, one within the other, which ends the wait of each; then moves all parts once more, and puts."""
     if not waiting:
         return _moved(parts, in_lane=True) or put()
     with waiting[0].lane:  # nothing between: an interrupt there would keep the lane for good
-        waiting[0].watch.add("wait", clock.monotonic_s() - start)
-        return _in_lanes(waiting[1:], parts, start, put)
+        waited[0]()
+        return _in_lanes(waiting[1:], parts, waited[1:], put)
 
 
 def _moved(parts: Sequence[Proposal], *, in_lane: bool) -> list[Over] | None:

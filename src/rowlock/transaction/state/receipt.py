@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -201,6 +201,11 @@ class Stopwatch:
 
     def add(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def waits(self) -> Callable[[], None]:
+        """A function that ends a wait which begins now: adds its seconds, without those that another thread has added meanwhile for work that it did here."""
+        start_s, counted = clock.monotonic_s(), sum(self.seconds.values())
+        return lambda: self.add("wait", max(0.0, clock.monotonic_s() - start_s - (sum(self.seconds.values()) - counted)))
 
     @contextmanager
     def time(self, phase: str) -> Iterator[None]:

@@ -26,7 +26,7 @@ from rowlock.transaction.definition import alteration
 from rowlock.transaction.group_commit.group import Member, queue_of
 from rowlock.transaction.group_commit.lead import LedAppends
 from rowlock.transaction.publish import outcome
-from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.transaction import Transaction
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run, statements_of
@@ -449,3 +449,14 @@ def test_a_member_without_a_row_count_is_counted() -> None:
         receipts(world.together(*[lambda k=k: world.append(k) for k in range(4)]))
     assert sorted(world.keys()) == [0, 1, 2, 3]
     assert sorted(r["_row_id"] for r in world.identified(world.state.refresh().version)[1]) == [0, 1, 2, 3]
+
+
+def test_what_another_thread_does_for_a_member_is_no_wait_as_well() -> None:
+    """The seconds of a receipt are no more than the call took (drawn once as dynamodb 284,001,586): a leader rebases those that wait."""
+    watch = Stopwatch()
+    ended = watch.waits()
+    watch.add("rebase", 3600.0)
+    ended()
+    assert watch.seconds == {"rebase": 3600.0, "wait": 0.0}
+    watch.waits()()
+    assert 0.0 <= watch.seconds["wait"] < 3600.0
