@@ -184,9 +184,14 @@ def _field_id(f: pa.Field) -> bytes | None:
     return (f.metadata or {}).get(_FIELD_ID)
 
 
+def has_field_ids(there: Iterable[pa.Field]) -> bool:
+    """Whether a file says by field ids which column is which."""
+    return any(_field_id(f) for f in there)
+
+
 def columns_by_id(there: pa.Schema, snapshot: Snapshot, names: Sequence[str]) -> dict[str, str]:
     """The name in a file of each of the table's columns `names` that the file has, where columns are found by field id.  Raises Doubtful as Spark fails."""
-    if there.names and not any(_field_id(f) for f in there):
+    if there.names and not has_field_ids(there):
         raise Doubtful("its columns have no field ids", "column mapping by id")
     by_stored = dict(zip((f.name for f in file_schema(snapshot, names)), names, strict=True))
     held = {by_stored[f.name]: there.field(n).name for n, f in _fields_by_id(there, file_schema(snapshot, names)).items()}

@@ -23,7 +23,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.check.finding import Finding, finding, of_files, of_versions, spans
 from rowlock.maintenance.check.log import Step
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, rows_schema
+from rowlock.parquet.physical import Doubtful, has_field_ids, rows_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol import bounds, row_tracking, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -92,14 +92,9 @@ def _misnamed(head: Snapshot, held: pa.Schema) -> str:
     A writer that does not know column mapping (DuckDB) writes such files, of which every reader takes all columns for null.
     """
     fields = [f for f in head.schema.fields if f.name not in head.partition_columns]
-    if column_mapping_mode(head.metadata.configuration) == "none" or any(f.physical_name in held.names for f in fields) or _has_ids(held):
+    if column_mapping_mode(head.metadata.configuration) == "none" or any(f.physical_name in held.names for f in fields) or has_field_ids(held):
         return ""
     return ", ".join(f.name for f in fields if f.name in held.names)
-
-
-def _has_ids(held: pa.Schema) -> bool:
-    """Whether a file says which column is which by ids, as readers of a table that maps by id want it."""
-    return any(b"PARQUET:field_id" in (f.metadata or {}) for f in held)
 
 
 def _wrong_counts(add: AddFile, num_rows: int, dead: BitMap64) -> Iterator[str]:

@@ -37,8 +37,7 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
-from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError, discard
-from rowlock.threads import side_by_side
+from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError, discard, of_each
 from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit import group
 from rowlock.transaction.group_commit.group import Lot, Member, PostedAppends, Queue
@@ -140,7 +139,7 @@ class Board:
             return {}
         missing = [m.key for m in others if m.key not in self._read]
         asked: list[Callable[[], Any]] = [partial(self._store.modified_ms, names.commit_key(head.version)), *(partial(self._load, key) for key in missing)]
-        committed_ms, *found = side_by_side(lambda ask: ask(), asked, limits().request_threads)
+        committed_ms, *found = of_each(self._store, lambda ask: ask(), asked)
         self._read.update(zip(missing, found, strict=True))
         now_ms = max(line.now_ms, committed_ms or 0)
         return {m.key: self._read[m.key] for m in others if now_ms - m.modified_ms <= LIVE_MS}
@@ -184,7 +183,7 @@ class Exchange:
             return Lot(members, head)
         self.post(members, head)
         own = list(dict.fromkeys(m.post for m in members if m.post is not None))
-        side_by_side(lambda post: post.renew(), own, limits().request_threads)
+        of_each(state.store, lambda post: post.renew(), own)
         line = self._board.line(own)
         if line.live and line.live[0].key != self._front:  # the head moves by others' commits too, and a post that is not committed stays before mine
             self._moved_s, self._front = clock.monotonic_s(), line.live[0].key
