@@ -227,7 +227,7 @@ def partition_value(data: bytes) -> None:
     for name in ("long", "byte", "float", "double", "boolean", "date", "timestamp", "timestamp_ntz", "binary", "string"):
         try:
             partition_values.serialize(partition_values.parse_stored(text, PrimitiveType(name), "Europe/Vienna"), PrimitiveType(name))
-            partition_values.parse(text, PrimitiveType(name), "Europe/Vienna")
+            partition_values.parse(text, PrimitiveType(name))
         except RowlockError:
             continue
 

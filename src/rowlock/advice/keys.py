@@ -53,7 +53,7 @@ def hot_keys(history: History, limit: int = 8) -> list[Keys]:
     values: dict[str, Counter[str]] = defaultdict(Counter)
     numbers: dict[str, list[float]] = defaultdict(list)
     for text, times in Counter(t for t in texts if t).items():
-        named = list(comparisons(text))
+        named = [(path[-1], literal, equal) for path, literal, equal in comparisons(text)]
         for column in {c for c, _, _ in named}:
             runs[column] += times
         for column, value, equal in set(named):
@@ -68,18 +68,13 @@ def hot_keys(history: History, limit: int = 8) -> list[Keys]:
     return sorted(out, key=lambda k: (-k.runs, k.column))[:limit]
 
 
-def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
+def comparisons(predicate: str) -> Iterator[tuple[tuple[str, ...], str | None, bool]]:
     """Yields (column, literal, whether it is an equality) for each comparison of a column with a literal.
 
+    A column is given by its whole path: the names of the table and of structs come before its own.
     The literal is None for an equality between columns of the same name on two sides of a join.  Yields nothing if
     the predicate cannot be parsed.
     """
-    for column, literal, equal in compared_paths(predicate):
-        yield column[-1], literal, equal
-
-
-def compared_paths(predicate: str) -> Iterator[tuple[tuple[str, ...], str | None, bool]]:
-    """Yields as `comparisons` does, with the column's whole path: the names of the table and of structs come before its own."""
     text = predicate.strip()[:_MAX_TEXT]
     if text.startswith("["):  # a JSON list, as Delta writes it
         text = _conjunction(text)
@@ -170,7 +165,7 @@ def advised_keys(history: History) -> AdvisedKeys:
     joined: Counter[ColumnPath] = Counter()
     sets: Counter[frozenset[ColumnPath]] = Counter()
     for text, times in texts.items():
-        used = [(key, literal) for path, literal, _ in compared_paths(text) if (key := _key(path, known)) is not None]
+        used = [(key, literal) for path, literal, _ in comparisons(text) if (key := _key(path, known)) is not None]
         columns = frozenset(key for key, _ in used)
         sets[columns] += times
         named.update(dict.fromkeys(columns, times))

@@ -18,7 +18,8 @@ from rowlock.conditions import named
 from rowlock.exceptions import ConstraintViolated, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, columns_in, file_schema, names_in_files, relabelled, rows_schema, spelled_as
+from rowlock.parquet.physical import Doubtful, names_in_files, rows_schema
+from rowlock.parquet.reading import read_file
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol import char_varchar
 from rowlock.protocol.actions import AddFile
@@ -106,19 +107,11 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
 
 def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table:
     """Columns of a file under the table's own names; null where the file lacks one, which is older than it or has the type void."""
-    own = rows_schema(snapshot)
-    with open_parquet(store, file.path, file.size_bytes) as source:
-        try:
-            given = columns_in(source.schema_arrow, snapshot, names)
-            rows, data = source.metadata.num_rows, source.read(columns=list(given.values())).select(list(given.values()))
-            schema = file_schema(snapshot, list(given))
-            spelled = pa.schema([pa.field(f.name, spelled_as(have, f.type)) for have, f in zip(data.schema.types, schema, strict=True)])
-        except Doubtful as e:
-            text = f"{file.path} cannot be checked for nulls in NOT NULL columns: {e}"
-            raise UnsupportedFeature(text, feature=e.feature, access="read", table=store.root) from e
-    there = relabelled(relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in given]))
-    columns = [there.column(n) if n in given else pa.nulls(rows, own.field(n).type) for n in names]
-    return pa.table(columns, pa.schema([own.field(n) for n in names]))
+    try:
+        return read_file(store, file, snapshot, pa.schema([f for f in rows_schema(snapshot) if f.name in names]))
+    except Doubtful as e:
+        text = f"{file.path} cannot be checked for nulls in NOT NULL columns: {e}"
+        raise UnsupportedFeature(text, feature=e.feature, access="read", table=store.root) from e
 
 
 def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[str, ...]]:

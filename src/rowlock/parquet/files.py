@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,54 +77,47 @@ def files_with_dropped_columns(store: ObjectStore, files: Iterable[AddFile], sna
     if not is_mapped(snapshot.metadata.configuration):
         return []
     also = {snapshot.metadata.configuration.get(name) for name in (ROW_ID_COLUMN, COMMIT_VERSION_COLUMN)}
-    return _files(store, files, lambda fields: _holds_others([f for f in fields if f.name not in also and not f.name.startswith(_OWN)], snapshot.schema))
+
+    def dropped(name: str, at_top: bool) -> bool:
+        return not (at_top and (name in also or name.startswith(_OWN)))
+
+    return _files(store, files, lambda fields: any(f is None and dropped(s.name, at_top) for s, f, at_top in _fields(fields, snapshot.schema)))
 
 
 def files_with_older_types(store: ObjectStore, files: Iterable[AddFile], snapshot: Snapshot) -> list[AddFile]:
     """Those of the files whose footer has, for a column or inside of one, a type that the column had before it was widened."""
-    return _files(store, files, lambda fields: _holds_older(fields, snapshot.schema))
+    return _files(store, files, lambda fields: any(f is not None and _is_older(s.type, f) for s, f, _ in _fields(fields, snapshot.schema)))
 
 
-def _files(store: ObjectStore, files: Iterable[AddFile], holds: Callable[[list[pa.Field]], bool]) -> list[AddFile]:
+def _files(store: ObjectStore, files: Iterable[AddFile], holds: Callable[[Iterable[pa.Field]], bool]) -> list[AddFile]:
     """The files whose columns satisfy `holds`."""
 
     def asked(file: AddFile) -> bool:
         with open_parquet(store, file.path, file.size_bytes) as source:
-            return holds(list(source.schema_arrow))
+            return holds(source.schema_arrow)
 
     held = list(files)
     return [f for f, found in zip(held, side_by_side(asked, held, limits().file_threads), strict=True) if found]
 
 
-def _holds_others(fields: Sequence[pa.Field], known: StructType) -> bool:
-    """Whether fields of a file, or fields inside of them, are none of the table's."""
-    types = {f.physical_name: f.type for f in known.fields}
-    return any(f.name not in types or _inside(f.type, types[f.name]) for f in fields)
-
-
-def _inside(stored: pa.DataType, known: DataType) -> bool:
-    return any(_holds_others(_fields_of(part), of) for part, of, _ in _parts(stored, known) if isinstance(of, StructType))
-
-
-def _holds_older(fields: Sequence[pa.Field], known: StructType) -> bool:
-    """Whether fields of a file, or fields inside of them, have a type that the table's had before."""
-    now: Mapping[str, StructField] = {f.physical_name: f for f in known.fields}
-    return any(f.name in now and _is_older(f.type, now[f.name]) for f in fields)
+def _fields(stored: Iterable[pa.Field], known: StructType, *, at_top: bool = True) -> Iterator[tuple[pa.Field, StructField | None, bool]]:
+    """The fields of a file and those inside of them, each with the table's field for it (None: it has none), and whether it is a column."""
+    now = {f.physical_name: f for f in known.fields}
+    for field in stored:
+        yield field, now.get(field.name), at_top
+        if field.name in now:
+            for part, of, _ in _parts(field.type, now[field.name].type):
+                if isinstance(of, StructType) and pa.types.is_struct(part):
+                    yield from _fields(part, of, at_top=False)
 
 
 def _is_older(stored: pa.DataType, field: StructField) -> bool:
+    """Whether a field of a file has, also within its arrays and maps, a type that the table's had before."""
     before = {(c.get("fieldPath", ""), c["fromType"]) for c in field.metadata.get(TYPE_CHANGES, ())}
     for part, of, place in _parts(stored, field.type):
-        if isinstance(of, StructType):
-            if _holds_older(_fields_of(part), of):
-                return True
-        elif any(at == place for at, _ in before) and (place, type_name(from_arrow_type(part))) in before:
+        if not isinstance(of, StructType) and any(at == place for at, _ in before) and (place, type_name(from_arrow_type(part))) in before:
             return True
     return False
-
-
-def _fields_of(stored: pa.DataType) -> list[pa.Field]:
-    return [stored.field(n) for n in range(stored.num_fields)] if pa.types.is_struct(stored) else []
 
 
 def _parts(stored: pa.DataType, known: DataType, place: str = "") -> list[tuple[pa.DataType, DataType, str]]:

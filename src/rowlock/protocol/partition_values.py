@@ -32,11 +32,11 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 _DAY_MICROS = 86_400_000_000
 
 
-def parse(value: str | None, type_: DataType, timezone: str = "UTC") -> Any:
+def parse(value: str | None, type_: DataType) -> Any:
     """The Python value of a partition value in the log; None for null.
 
-    Returns int, float, bool, str, bytes, Decimal, date, an aware datetime in UTC for `timestamp`, or a naive one for
-    `timestamp_ntz`.  Raises CorruptLog if the text is not a value of the type.
+    Returns int, float, bool, str, bytes, Decimal, date, an aware datetime in UTC for `timestamp` (also where the text states no zone), or a
+    naive one for `timestamp_ntz`.  Raises CorruptLog if the text is not a value of the type.
     """
     if value is None or value == "":
         return None
@@ -51,7 +51,7 @@ def parse(value: str | None, type_: DataType, timezone: str = "UTC") -> Any:
                 raise ValueError("out of range")
             return found
         if isinstance(type_, PrimitiveType):
-            return _parse_primitive(value, type_.name, timezone)
+            return _parse_primitive(value, type_.name)
     except (ValueError, ArithmeticError, OverflowError) as e:
         raise _not_a_value(value, type_) from e
     raise CorruptLog(f"a partition column cannot have the type {type_name(type_)}")
@@ -61,7 +61,7 @@ def _not_a_value(value: str, type_: DataType) -> CorruptLog:
     return CorruptLog(f"the log's partition value {value!r} is not a value of type {type_name(type_)}")
 
 
-def _parse_primitive(value: str, name: str, timezone: str) -> Any:
+def _parse_primitive(value: str, name: str) -> Any:
     if name == "string":
         return value
     if name in INTEGER_BITS:
@@ -79,10 +79,8 @@ def _parse_primitive(value: str, name: str, timezone: str) -> Any:
         return value.encode("utf-8")
     if name == "date":
         return (_EPOCH + dt.timedelta(days=_units_since_1970(value, name))).date()
-    if name != "timestamp":
-        return _EPOCH + _units_since_1970(value, name) * _MICROSECOND
-    local, zone = _local_time_and_zone(value)
-    return (_EPOCH + local * _MICROSECOND).replace(tzinfo=zone or zone_of(timezone)).astimezone(dt.UTC)
+    found = _EPOCH + _units_since_1970(value, name, "UTC") * _MICROSECOND
+    return found.replace(tzinfo=dt.UTC) if name == "timestamp" else found
 
 
 def parse_stored(value: str | None, type_: DataType, timezone: str | None = None) -> Any:

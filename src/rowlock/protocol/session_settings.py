@@ -20,7 +20,7 @@ from rowlock.protocol.delta_properties import DELTA_PROPERTIES, FEATURE_PREFIX, 
 PREFIX = "spark.databricks.delta."
 DEFAULTS = "properties.defaults."
 Effect = Literal["works", "idle", "refused"]
-Kind = Literal["boolean", "integer", "bytes", "ratio", "text"]
+Kind = Literal["boolean", "integer", "bytes", "text"]
 Work = Literal["write", "merge", "update", "delete", "create", "alter", "optimize", "vacuum", "restore", "clone", "convert", "feed", "stream"]
 """The kinds of statements that settings distinguish."""
 
@@ -67,17 +67,7 @@ class Setting:
             return "is a whole number"
         if self.kind == "bytes" and not bytes_of(text):
             return "is a number of bytes such as 134217728 or 128mb"
-        if self.kind == "ratio" and not _is_number(text):
-            return "is a number"
         return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _works(name: str, kind: Kind, default: str | None, description: str, *at: Work) -> Setting:

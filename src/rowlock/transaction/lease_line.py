@@ -75,7 +75,7 @@ class AdvisedLock:
         self._answer, self._version = lock_for(self._history, current=self._answer), head.version
 
 
-def advised_lock(state: SharedState, statements: Sequence[Statement] = ()) -> Lock:
+def advised_lock(state: SharedState) -> Lock:
     """The lock that the table's history advises: none, writes or partition.  Never raises."""
     advised: AdvisedLock = state.shared("advised lock", AdvisedLock)
     return advised.answer(state)
@@ -101,14 +101,6 @@ def turn_of(what: Committing) -> Iterator[TurnRequest | None]:
         yield request
     finally:
         request.end()
-
-
-Advisor = Callable[[SharedState, Sequence[Statement]], str]
-"""Returns what `lock = auto` means for these statements on this table: none, writes, table or partition."""
-
-
-advisor: Advisor = advised_lock
-"""The function that is called under `lock = auto`; tests replace it."""
 
 
 class _Held(list[tuple[SharedState, Lease]]):
@@ -163,7 +155,7 @@ class LeaseLine:
         options, read = txn.options, txn.read
         if options.lock == "none":
             return False
-        wanted = scopes_under(str(options.lock), statements, read, reads_table, lambda: advisor(self._state, statements))
+        wanted = scopes_under(str(options.lock), statements, read, reads_table, lambda: advised_lock(self._state))
         wanted = frozenset(w for w in wanted if not any(held <= w for held in self.scopes))
         if not wanted:
             return False

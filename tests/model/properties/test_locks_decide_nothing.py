@@ -71,7 +71,7 @@ def test_rebase_equals_serial_execution_whatever_the_locks_do(history: History, 
     with pytest.MonkeyPatch.context() as patch, clock.use(TestClock()):
         patch.setattr(turns, "AFTER", 1)
         patch.setattr(turns, "PATIENCE_S", 0.0)
-        patch.setattr(lease_line, "advisor", lambda state, statements: "partition")
+        patch.setattr(lease_line, "advised_lock", lambda state: "partition")
         world = Locking(seed, locks)
         Contest(history, world, SerialTable(COLUMNS, history.not_null), world.run_program, steps=len(history.program)).run()
         SEEN["histories"] += 1

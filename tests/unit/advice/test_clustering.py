@@ -13,7 +13,7 @@ from rich.console import Console
 import rowlock
 from rowlock.advice.advice import advise
 from rowlock.advice.history import History, Layout, in_order, run_of_commit
-from rowlock.advice.keys import ENOUGH_STATEMENTS, advised_keys, compared_paths
+from rowlock.advice.keys import ENOUGH_STATEMENTS, advised_keys, comparisons
 from rowlock.advice.read_history import read_history
 from rowlock.cli.conflicts import print_advice
 from rowlock.storage.open import open_store
@@ -96,4 +96,4 @@ def test_keys_are_read_from_the_table(tmp_path: Any) -> None:
 
 
 def test_the_path_is_kept() -> None:
-    assert [c for c, _, _ in compared_paths("a.b.c = 1 AND t.`d.e` > 2")] == [("a", "b", "c"), ("t", "d.e")]
+    assert [c for c, _, _ in comparisons("a.b.c = 1 AND t.`d.e` > 2")] == [("a", "b", "c"), ("t", "d.e")]

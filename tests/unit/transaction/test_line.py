@@ -14,7 +14,6 @@ from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.api.multi_table import MultiTableTransaction
-from rowlock.boundary.engine import Statement
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
 from rowlock.locks.lease import TABLE, Lease, Leases, Scope
 from rowlock.log.snapshot import Snapshot
@@ -79,7 +78,7 @@ WAITS: list[tuple[str, Script, set[Scope]]] = [
 def test_what_each_lock_waits_for(lock: str, script: Script, scopes: set[Scope]) -> None:
     snapshot = world().state.refresh()
     statements = statements_of(script, snapshot)
-    assert scopes_under(lock, statements, snapshot, False, lambda: lease_line.advisor(world().state, statements)) == scopes
+    assert scopes_under(lock, statements, snapshot, False, lambda: lease_line.advised_lock(world().state)) == scopes
     whole = set() if lock in ("none", "auto") else {TABLE}
     assert scopes_under(lock, (), snapshot, True, lambda: "none") == whole, "what reads the table as a whole"
 
@@ -210,15 +209,15 @@ def test_a_plan_runs_again_by_policy(policy: str, runs: int) -> None:
 @pytest.mark.parametrize("advice", ["none", "writes", "table", "partition"])
 def test_auto_does_as_it_is_advised(advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = world(lock="auto")
-    asked: list[tuple[SharedState, list[str]]] = []
+    asked: list[SharedState] = []
 
-    def advise(state: SharedState, statements: list[Statement]) -> str:
-        asked.append((state, [s.kind for s in statements]))
+    def advise(state: SharedState) -> str:
+        asked.append(state)
         return advice
 
-    monkeypatch.setattr(lease_line, "advisor", advise)
+    monkeypatch.setattr(lease_line, "advised_lock", advise)
     receipt = run(made.table, UPDATE)
-    assert asked[0] == (made.state, ["update"]) and ("lock" in receipt.seconds) == (advice != "none")
+    assert asked[0] == made.state and ("lock" in receipt.seconds) == (advice != "none")
 
 
 def test_restore_waits_for_the_table(time: TestClock) -> None:

@@ -6,13 +6,8 @@ A deep check also lists the files in the folder that the log does not name: stag
 
 from __future__ import annotations
 
-import struct
-import threading
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rowlock.display import first_line
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError
@@ -21,14 +16,14 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.check.finding import Finding, finding, of_files
 from rowlock.maintenance.check.log import Step
 from rowlock.maintenance.vacuum import folders_of_tables, paths_of
+from rowlock.parquet.files import num_rows
 from rowlock.protocol import names, paths
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.open import locate
-from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.storage.store import ObjectStore
 from rowlock.threads import side_by_side
 from rowlock.transaction.state.shared import Vectors
 
-_TAIL_BYTES = 64 << 10
 _Problem = tuple[str, str]
 """A file, and what is wrong with it."""
 T = TypeVar("T")
@@ -44,7 +39,7 @@ def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footer
     vectors = sorted({v for a in examined if (v := _vector_of(head, a)) is not None})
     missing_vectors = [v for v, size in zip(vectors, side_by_side(places.size, vectors, limits().request_threads), strict=True) if size is None]
     sampled = _spread(intact, footers)
-    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(places, a), sampled, limits().request_threads) if problem]
+    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(store, a), sampled, limits().request_threads) if problem]
     unread = {*missing_vectors, *places.closed}
     with_vector = [a for a in _spread([a for a in intact if a.deletion_vector], footers) if _vector_of(head, a) not in unread]
     damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), with_vector, limits().request_threads) if problem]
@@ -85,29 +80,17 @@ def _vector_of(head: Snapshot, add: AddFile) -> str | None:
     return None if path is None else paths.relative_to(head.table, path)
 
 
-def _footer_problem(places: Places, add: AddFile) -> _Problem | None:
+def _footer_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
     """How the footer contradicts the log; None if they agree, or the log has no statistics."""
-    place = places.find(add.path)
-    assert place is not None, "its folder was opened for its size"
     try:
-        rows = _rows_in(*place, add.size_bytes)
-    except (pa.ArrowInvalid, OSError, NotFound, struct.error) as e:
+        rows = num_rows(store, add.path, add.size_bytes)
+    except CorruptLog as e:
         return add.path, f"cannot be read: {first_line(e)}"
     if add.num_records is not None and rows != add.num_records:
         return add.path, f"{rows:,} rows, its statistics say {add.num_records:,}"
     if add.deletion_vector and add.deletion_vector.cardinality > rows:
         return add.path, f"{rows:,} rows, its deletion vector marks {add.deletion_vector.cardinality:,}"
     return None
-
-
-def _rows_in(store: ObjectStore, key: str, size_bytes: int) -> int:
-    """The number of rows by the file's footer, usually with one request for its last 64 KiB."""
-    start = max(0, size_bytes - _TAIL_BYTES)
-    tail = store.get_range(key, start, size_bytes - start)
-    (footer,) = struct.unpack("<I", tail[-8:-4])
-    if 0 < footer + 8 <= size_bytes and footer + 8 > len(tail):
-        tail = store.get_range(key, size_bytes - footer - 8, footer + 8)
-    return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
 
 
 def _vector_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
@@ -120,48 +103,23 @@ def _vector_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
 
 
 class Places:
-    """Opens the folders of a table's files, each once; those that cannot be opened or read are named in `closed`.  Thread-safe."""
+    """Looks for files in their tables' folders; those outside of this one's that cannot be opened or read are named in `closed`.  Thread-safe."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store, self._lock = store, threading.Lock()
-        self._opened: dict[str, ObjectStore | None] = {}
+        self._store = store
         self.closed: dict[str, str] = {}
         """Why files could not be read, by their paths."""
 
     def size(self, path: str) -> int | None:
-        """A file's size in bytes; None if it does not exist, -1 if its folder is inaccessible."""
-        place = self.find(path)
-        if place is None:
-            return -1
+        """A file's size in bytes; None if it does not exist, -1 if it may not be looked for.  Raises StorageError for one in the table's own folder."""
         try:
-            return place[0].head(place[1])
-        except StorageError as e:
-            if self.is_own(path):
+            store, key = locate(self._store, path)
+            return store.head(key)
+        except (InvalidInput, StorageError) as e:
+            if not paths.is_absolute(paths.relative_to(self._store.root, path)):
                 raise
-            with self._lock:
-                self.closed[path] = str(e)
+            self.closed[path] = str(e)
             return -1
-
-    def find(self, path: str) -> tuple[ObjectStore, str] | None:
-        """(store, key) of a file that the table names by a decoded path; None for a folder that cannot be opened; `closed` then has the reason."""
-        if self.is_own(path):
-            return self._store, paths.relative_to(self._store.root, path)
-        folder, _, name = path.rpartition("/")
-        with self._lock:
-            if folder not in self._opened:
-                try:
-                    self._opened[folder] = locate(self._store, path)[0]
-                except (InvalidInput, StorageError) as e:
-                    self._opened[folder] = None
-                    self.closed[path] = str(e)
-            store = self._opened[folder]
-            if store is None:
-                self.closed.setdefault(path, "its folder cannot be opened")
-        return None if store is None else (store, name)
-
-    def is_own(self, path: str) -> bool:
-        """Whether the path is in the table's own folder."""
-        return not paths.is_absolute(paths.relative_to(self._store.root, path))
 
 
 class NamedFiles:
