@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS: dict[str, int] = {room: kept["lines"] for room, kept in tomllib.loads((Path(__file__).parent / "rooms.toml").read_text()).items()}
 SLACK = 1.05
-FILES, NAMES = 280, 81
+FILES, NAMES = 280, 42
 """The most files of src/rowlock, and the most names of engines/spark that api may import.  Both only fall."""
 
 

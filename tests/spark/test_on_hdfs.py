@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from interop.test_race_with_delta_spark import LOST
-from rowlock.engines.spark.sql.hadoop_files import open_files
+from rowlock.engines.spark.session.clouds import open_files
 from rowlock.exceptions import InvalidInput
 from rowlock.maintenance.check.run import check
 from rowlock.storage import Committed, Lost, Unknown, open_store

@@ -7,7 +7,8 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.session.settings import cloned_session, fixed_variables
+from rowlock.engines.spark.session.settings import cloned_session
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, StatementRefused
 
 pytestmark = pytest.mark.spark
@@ -56,7 +57,7 @@ def test_a_statement_that_is_planned_anew_keeps_them(spark, t):
     def seen():
         return cloned_session(spark, variables=True).sql("SELECT x").head().get(0)
 
-    with fixed_variables(spark):
+    with Session(spark).fixed_variables():
         spark.sql("SET VAR x = 5")
         assert seen() == 2
     assert seen() == 5

@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 import rowlock
 from rowlock import DeltaTable
 from rowlock.api.stream_source import source
-from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, VersionNotFound
 from spark.support import add, make
 
@@ -49,7 +48,7 @@ class Asked:
         self.source = source.stream(number)
 
     def rows(self, start: str | None, end: str) -> list[tuple[Any, ...]]:
-        return in_order(catalyst(self.spark).dataframe(self.source.batch(start, end), self.spark))
+        return in_order(self.source.batch(start, end))
 
     def all(self, *, unlimited: bool = False) -> Batches:
         """What is read until nothing is left."""

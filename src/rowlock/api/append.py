@@ -113,12 +113,12 @@ def append(
 def _call(user_metadata: str | None, app: SetTransaction | None) -> Iterator[SetTransaction | None]:
     """The block of an append, by the settings of the Spark session of this process where Rowlock's part for Spark is loaded; the step that it is."""
     handles: Any = sys.modules.get("rowlock.api.handle")
-    spark = None if handles is None else handles.settings.session_of_process()
-    if spark is None:
+    session = None if handles is None else handles.Session.of_process()
+    if session is None:
         with call.calling(user_metadata):
             yield app
         return
-    with handles.by_settings_of(spark, "write", user_metadata), handles.step_of(spark, app) as step:
+    with handles.by_settings_of(session, "write", user_metadata), handles.step_of(session, app) as step:
         yield step
 
 

@@ -13,8 +13,6 @@ from rowlock.conditions import named
 from rowlock.conflict import change_feed
 from rowlock.conflict.change_feed import changed_rows, refuse_its_columns
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.reading import session_zone
-from rowlock.engines.spark.session.settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import outside_the_log
@@ -65,7 +63,7 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
     """
     check_classic(spark, "rowlock.changes")
     handle = Handle(spark, path, storage_options=storage_options)
-    settings_of(spark).check("feed")
+    handle.session.settings().check("feed")
     newest = handle.state.refresh()
     times = dict(handle.state.log.commit_times(newest))
     first = _first(handle, start, times, newest)
@@ -113,7 +111,7 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
         if version is None and _may_lie_later(handle):
             return newest.version + 1
         if version is None:
-            raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)
+            raise outside_the_log(at, list(times.items()), handle.session.zone, handle.path)
     if version > newest.version and _may_lie_later(handle):
         return newest.version + 1
     gone = named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=min(times), latest=newest.version)
@@ -128,7 +126,7 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
 
 def _may_lie_later(handle: Handle) -> bool:
     """Whether the session's setting allows to start after the newest version, which gives no changes, and to end after the newest commit's time."""
-    return settings_of(handle.spark).flag("changeDataFeed.timestampOutOfRange.enabled")
+    return handle.session.settings().flag("changeDataFeed.timestampOutOfRange.enabled")
 
 
 def _last(handle: Handle, end: Bound, times: Mapping[int, int], newest: Snapshot) -> int:
@@ -139,7 +137,7 @@ def _last(handle: Handle, end: Bound, times: Mapping[int, int], newest: Snapshot
     at = handle.time_ms(end)
     found = [v for v, t in times.items() if t <= at]
     if not found or (at > max(times.values()) and not _may_lie_later(handle)):
-        raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)
+        raise outside_the_log(at, list(times.items()), handle.session.zone, handle.path)
     return found[-1]
 
 

@@ -8,9 +8,7 @@ from typing import Any
 from rowlock.api import connect, expressions
 from rowlock.api.handle import Handle, Plan, Receipts, Runner
 from rowlock.api.merge_builder import DeltaMergeBuilder
-from rowlock.engines.spark.catalyst.analysis import Expression
-from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.session.connect import is_connect
+from rowlock.engines.spark.catalyst.types import Column, DataFrame
 
 
 class Changes:
@@ -26,7 +24,7 @@ class Changes:
         """What expressions may call the table: its alias, else its name in the catalog."""
         return self._alias or self._handle.table_name
 
-    def delete(self, condition: Expression | None = None) -> None:
+    def delete(self, condition: str | Column | None = None) -> None:
         """Deletes the rows for which a condition is true, or all rows.
 
         Rebased over what others commit meanwhile.  Files are chosen on the driver; rows are looked at there or by Spark jobs, by their number.
@@ -47,7 +45,7 @@ class Changes:
             2
         """
         expressions.expression(condition, "condition")
-        if is_connect(self._handle.spark):
+        if self._handle.session.is_connect:
             self._receipts.last = None
             return connect.delete(self._handle, condition, self._called)
         self._run("DELETE", lambda planner, snapshot: planner.delete(snapshot, condition, self._called))
@@ -56,7 +54,7 @@ class Changes:
         """`delete` of all rows, under the name of TRUNCATE TABLE."""
         self._run("TRUNCATE", lambda planner, snapshot: (planner.delete(snapshot, None, None)[0], {}))
 
-    def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
+    def update(self, condition: str | Column | None = None, set: Mapping[Any, str | Column] | None = None) -> None:
         """Sets columns of the rows for which a condition is true, or of all rows.
 
         Rebased over what others commit meanwhile.  Files are chosen on the driver; rows are changed there or by Spark jobs, by their number.
@@ -81,16 +79,16 @@ class Changes:
             62.0
         """
         assigned = expressions.assignments(condition, set, "set", self._handle.path)
-        if is_connect(self._handle.spark):
+        if self._handle.session.is_connect:
             self._receipts.last = None
             return connect.update(self._handle, condition, assigned, self._called)
         self._update(condition, assigned)
 
-    def _update(self, condition: Expression | None, assigned: Mapping[Any, Expression], values_from: Sequence[DataFrame] = ()) -> None:
+    def _update(self, condition: str | Column | None, assigned: Mapping[Any, str | Column], values_from: Sequence[DataFrame] = ()) -> None:
         """`update`, with the queries that values were computed from."""
         self._run("UPDATE", lambda planner, snapshot: planner.update(snapshot, condition, assigned, self._called, values_from))
 
-    def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.
 
         Args:

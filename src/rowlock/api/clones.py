@@ -17,9 +17,9 @@ from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import Place, place_of
 from rowlock.conditions import named
 from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.engines.spark.catalog import Name, ParquetTable
+from rowlock.engines.spark import catalog
 from rowlock.engines.spark.catalyst.types import SparkSession, StructType
-from rowlock.engines.spark.write.conversion import folder_in, parquet_folder, partition_type
+from rowlock.engines.spark.write import conversion
 from rowlock.exceptions import InvalidInput, TableExists, UnsupportedFeature
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
@@ -38,8 +38,8 @@ def convert(
     Raises InvalidInput, SchemaMismatch, UnsupportedFeature, NameNotFound, TableNotFound (of delta.`/path`) before anything is written.
     """
     expressions.session(spark, "sparkSession")
-    named_by, path = folder_in(spark, arguments.text(identifier, "identifier"))
-    partitions = partition_type(partition_schema)
+    named_by, path = conversion.folder_in(spark, arguments.text(identifier, "identifier"))
+    partitions = conversion.partition_type(partition_schema)
     if path is not None:
         handle = Handle(spark, path, storage_options=storage_options)
         if named_by in FORMATS:
@@ -47,7 +47,7 @@ def convert(
         else:
             _convert(handle, partitions, None, {}, statistics)
         return handle
-    name = Name(spark, identifier)
+    name = catalog.Name(spark, identifier)
     entry = name.entry()
     if entry is not None and entry.folder is not None:
         return Handle(spark, name.folder(), name=name.parts)
@@ -68,7 +68,7 @@ def convert(
     return handle
 
 
-def _convert(handle: Handle, partitions: StructType, listed: ParquetTable | None, parameters: Mapping[str, str], statistics: bool) -> None:
+def _convert(handle: Handle, partitions: StructType, listed: catalog.ParquetTable | None, parameters: Mapping[str, str], statistics: bool) -> None:
     """Commits version 0 over the Parquet files in a folder, unless it is a table already."""
     if handle.state.log.exists():
         return
@@ -79,12 +79,12 @@ def _convert(handle: Handle, partitions: StructType, listed: ParquetTable | None
         creation.create_from(handle.state, metadata, operation="CONVERT", parameters={**parameters, **how}, adds=adds, metrics={"numConvertedFiles": len(adds)})
 
 
-def parquet_files(handle: Handle, partitions: StructType, listed: ParquetTable | None = None, *, statistics: bool = True) -> Snapshot:
+def parquet_files(handle: Handle, partitions: StructType, listed: catalog.ParquetTable | None = None, *, statistics: bool = True) -> Snapshot:
     """The Parquet files in a folder, with their statistics, as a table that no log names yet.  Raises InvalidInput, SchemaMismatch, UnsupportedFeature.
 
     `listed`: what the catalog holds of them, whose columns, properties and comment the table gets.
     """
-    found = parquet_folder(handle.engine.evaluator, partitions, listed, handle.path, with_footers=statistics)
+    found = conversion.parquet_folder(handle.engine.evaluator, partitions, listed, handle.path, with_footers=statistics)
     properties, comment = (listed.properties, listed.comment) if listed is not None else ({}, None)
     metadata = creation.new_metadata(found.columns.json(), partitions.names, properties, description=comment, table=handle.path)
     creation.check_new_table(metadata, handle.path)

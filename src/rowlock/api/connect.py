@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rowlock.api.handle import Handle
-from rowlock.engines.spark.catalyst.analysis import Expression
-from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.session.connect import ClientStatement, is_connect
+from rowlock.engines.spark.catalyst.types import Column, DataFrame
+from rowlock.engines.spark.session.connect import ClientStatement
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import UnsupportedFeature
 
 _SERVED = "on a server that `rowlock serve` started"
@@ -45,9 +45,9 @@ INSTEAD: Mapping[str, str] = {
 """The calls that are refused on a Spark Connect session, each with what to use instead."""
 
 
-def check_classic(session: object, call: str) -> None:
-    """Raises UnsupportedFeature where a session, or that of a DataFrame, is one of Spark Connect; `call` is one of INSTEAD."""
-    if is_connect(session):
+def check_classic(session: Any, call: str) -> None:
+    """Raises UnsupportedFeature where a session is one of Spark Connect; `call` is one of INSTEAD."""
+    if Session(session).is_connect:
         raise UnsupportedFeature(f"{call} cannot work on a Spark Connect session, whose JVM is the server's. {INSTEAD[call]}", feature=call, access="write")
 
 
@@ -69,19 +69,19 @@ def classic(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P
     return checked
 
 
-def delete(on: Handle, condition: Expression | None, alias: str | None) -> None:
+def delete(on: Handle, condition: str | Column | None, alias: str | None) -> None:
     """DELETE FROM, of the rows for which the condition is true or of all rows."""
     statement = ClientStatement(on.spark, on.path)
     statement.run(f"DELETE FROM {statement.target(alias)}{_where(statement, condition)}")
 
 
-def update(on: Handle, condition: Expression | None, assigned: Mapping[Any, Expression], alias: str | None) -> None:
+def update(on: Handle, condition: str | Column | None, assigned: Mapping[Any, str | Column], alias: str | None) -> None:
     """UPDATE of the rows for which the condition is true, or of all rows."""
     statement = ClientStatement(on.spark, on.path)
     statement.run(f"UPDATE {statement.target(alias)} SET {statement.assignments(assigned)}{_where(statement, condition)}")
 
 
-def merge(on: Handle, source: DataFrame, condition: Expression, clauses: Clauses, alias: str | None, *, evolves: bool) -> DataFrame:
+def merge(on: Handle, source: DataFrame, condition: str | Column, clauses: Clauses, alias: str | None, *, evolves: bool) -> DataFrame:
     """MERGE INTO: the numbers of rows that it changed."""
     statement = ClientStatement(on.spark, on.path, source)
     parts = [
@@ -109,5 +109,5 @@ def _action(statement: ClientStatement, clause: Clause) -> str:
     return f"INSERT ({', '.join(map(statement.column, values))}) VALUES ({', '.join(map(statement.value, values.values()))})"
 
 
-def _where(statement: ClientStatement, condition: Expression | None) -> str:
+def _where(statement: ClientStatement, condition: str | Column | None) -> str:
     return "" if condition is None else f" WHERE {statement.expression(condition)}"

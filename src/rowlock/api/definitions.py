@@ -8,8 +8,8 @@ from rowlock import arguments
 from rowlock.api.connect import classic
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.column_rules import check_default
-from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType, parse_type, stored_field
+from rowlock.engines.spark.catalyst import column_rules
+from rowlock.engines.spark.catalyst.types import DataType, StructType, new_column
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema
@@ -238,7 +238,7 @@ class Definitions:
 
 def field_of(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:
     """A nullable field of the table's schema, of a type as the user writes it."""
-    given = StructType([stored_field(StructField(name, parse_type(data_type), True, {} if comment is None else {"comment": comment}))])
+    given = StructType([new_column(name, data_type, metadata={} if comment is None else {"comment": comment})])
     return schema.parse_schema(given.json(), table).fields[0]
 
 
@@ -246,4 +246,4 @@ def check_new_default(handle: Handle, name: str, text: str) -> None:
     """Raises InvalidInput where a text cannot be the default of the column; a column that is not there is left to the commit."""
     field = next((f for f in table_schema(handle.state.refresh()).fields if f.name.lower() == name.lower()), None)
     if field is not None:
-        check_default(handle.spark, field, text, handle.path, "ALTER TABLE ALTER COLUMN")
+        column_rules.check_default(handle.spark, field, text, handle.path, "ALTER TABLE ALTER COLUMN")

@@ -19,7 +19,7 @@ from rowlock.api.table_builder import DeltaTableBuilder
 from rowlock.api.table_properties import Upgrades
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.answers import detail_frame, history_frame
+from rowlock.engines.spark.frames.results import Results
 from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, asked
@@ -306,7 +306,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
         arguments.optional(arguments.number, limit, "limit")
         state = self._handle.state
         commits = state.log.history(limit)  # first: it says what is wrong where there is no table
-        return history_frame(self._handle.spark, commits, dict(state.log.commit_times(state.look())))
+        return Results(self._handle.spark).of_history(commits, dict(state.log.commit_times(state.look())))
 
     def detail(self) -> DataFrame:
         """What the table is: place, size, properties and protocol.  Read on the driver; runs no Spark job until the DataFrame is used.
@@ -328,7 +328,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             +------+--------+
             <BLANKLINE>
         """
-        return detail_frame(self._handle.spark, self._handle.state.refresh(), self._handle.name)
+        return Results(self._handle.spark).of_detail(self._handle.state.refresh(), self._handle.name)
 
     @property
     def lastReceipt(self) -> Receipt | None:

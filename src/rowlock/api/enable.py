@@ -17,12 +17,12 @@ from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
-from rowlock.api.sql import answers
-from rowlock.api.sql.answers import run_text
+from rowlock.api.sql.answers import ANSWERS, run_text
 from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.session.delta_spark_programs import change_sessions
-from rowlock.engines.spark.sql import insert, session
+from rowlock.engines.spark.sql import session
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
 from rowlock.version import VERSION
 
@@ -54,14 +54,13 @@ def enable(spark: SparkSession) -> SparkSession:
     """
     check_classic(expressions.session(spark, "spark"), "rowlock.enable")
     with _enabling:
-        session.enable(spark, answers.ANSWERS)
-        insert.pass_on_options(_is_delta)
+        session.enable(spark, ANSWERS, _is_delta)
     return spark
 
 
 def _is_delta(spark: SparkSession, name: str) -> bool:
     """Whether a name is a Delta table's in the session's catalog, and Rowlock's to write."""
-    if not session.serves_delta(spark):
+    if not Session(spark).serves_delta:
         return False
     try:
         DeltaTable.forName(spark, name)

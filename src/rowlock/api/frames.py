@@ -20,7 +20,6 @@ from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
 from rowlock.engines.spark.plan import Overwrite, Planner
-from rowlock.engines.spark.sql.session import is_enabled
 from rowlock.exceptions import PathNotFound, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
@@ -161,7 +160,7 @@ def write(
         4
     """
     frame = expressions.frame(df, "df")
-    check_classic(frame, "rowlock.write")
+    check_classic(frame.sparkSession, "rowlock.write")
     arguments.one_of(mode, "mode", MODES, path)
     arguments.optional(arguments.flag, merge_schema, "merge_schema")
     matching = overwrites.matching_of(replace_on, replace_using, target_alias, path)
@@ -176,7 +175,7 @@ def write(
     app = application(app_id, app_version)
     with handle.commits("write", user_metadata, compression=compression, instead=optimizing(optimize_write)):
         evolves = call.settings().flag("schema.autoMerge.enabled") if merge_schema is None else merge_schema
-        with step_of(handle.spark, app) as step:
+        with step_of(handle.session, app) as step:
             writing = _Write(handle, df, mode, columns, what, step, evolves, most)
             snapshot = head_or_created(handle.state.refresh, handle.state, lambda: writing.create(wanted))
             return handle.compacted(snapshot) if isinstance(snapshot, Receipt) else writing.into(snapshot)
@@ -246,8 +245,8 @@ class _Write:
                 raise overwrites.not_the_same(self.handle.path, why, "Change the Delta table schema")
             return overwrites.rearrange(self.handle, self.df, self.what.where)
         wider = self._wider if self.merge_schema else None
-        if self.what.matching is not None:
-            return overwrites.overwrite_matching(self.handle, self.df, self.what.matching, metadata=wider, app=self.app, max_records=self.max_records)
+        if self.what.by_match:
+            return overwrites.overwrite_matching(self.handle, self.df, self.what, metadata=wider, app=self.app, max_records=self.max_records)
         return self.handle.run("WRITE", self._plan, metadata=wider, app=self.app)
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
@@ -279,7 +278,7 @@ def make_with_rows(
     layout: dict[str, Any] = {"partition_by": partition_by, "properties": properties}
     app, max_records = application(options.get("app_id"), options.get("app_version")), options.get("max_records_per_file")
     how = {"compression": options.get("compression"), "instead": optimizing(options.get("optimize_write"))}
-    with handle.commits("create", options.get("user_metadata"), **how), step_of(handle.spark, app) as step:
+    with handle.commits("create", options.get("user_metadata"), **how), step_of(handle.session, app) as step:
         listed = writer_features(handle.state.refresh().protocol) if replaces else frozenset()
         columns = overwrites.columns_of_new(df, properties, listed)
         if not replaces:
@@ -304,7 +303,7 @@ _CHANGED = "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"
 def frame_at(handle: Handle, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> DataFrame:
     """The rows of a table; of its newest version, on an enabled session, as they are whenever the DataFrame runs, on any other as they are now."""
     snapshot, fixed = handle.at(version, timestamp), version is not None or timestamp is not None
-    if is_enabled(handle.spark):
+    if handle.session.is_enabled:
         return handle.planner.scan(snapshot, columns_of(snapshot.metadata), fixed=fixed)
     return handle.planner.rows(snapshot, fixed=fixed)
 

@@ -16,13 +16,9 @@ from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
-from rowlock.engines.spark.frames.reading import milliseconds, session_zone
 from rowlock.engines.spark.plan import Planner
-from rowlock.engines.spark.session import settings
-from rowlock.engines.spark.session.connect import is_connect
-from rowlock.engines.spark.session.session import application_name
-from rowlock.engines.spark.session.settings import fixed_variables
-from rowlock.engines.spark.statements.sources import Source, refresh_cached
+from rowlock.engines.spark.statements import sources
+from rowlock.engines.spark.user_session import Session
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import auto_compaction
 from rowlock.protocol.actions import Metadata, SetTransaction
@@ -59,7 +55,7 @@ class Runner(Protocol):
     def run(self, operation: str, plan: Plan) -> Receipt:
         """Carries out what `plan` makes of a snapshot; the receipt has no version while a transaction is open."""
 
-    def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
+    def holding(self, pinned: list[sources.Source]) -> AbstractContextManager[None]:
         """A block around a statement, after which its pinned sources are released once no rebase can ask for them."""
 
 
@@ -68,6 +64,7 @@ class Handle:
 
     def __init__(self, spark: SparkSession, path: str, *, name: Sequence[str] = (), storage_options: Mapping[str, str] | None = None) -> None:
         self.spark, self._parts = expressions.session(spark, "spark (sparkSession)"), name
+        self.session = Session(spark)
         self.state: SharedState = state_of(open_store(path, storage_options))
         self.path = self.state.store.root
         self._made: Table | None = None
@@ -89,13 +86,13 @@ class Handle:
 
     def time_ms(self, timestamp: Any) -> int:
         """Milliseconds since 1970 (UTC) of a datetime, or of text that the session casts to a timestamp.  Raises InvalidInput for any other text."""
-        return milliseconds(self.spark, timestamp, self.path)
+        return self.session.milliseconds(timestamp, self.path)
 
     def at(self, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> Snapshot:
         """The snapshot of a version, of the newest version at a time, or by default of the newest of all.  Raises InvalidInput, VersionNotFound."""
         if timestamp is None:
             return snapshot_of(self.state, version)
-        return snapshot_of(self.state, version, self.time_ms(timestamp), session_zone(self.spark))
+        return snapshot_of(self.state, version, self.time_ms(timestamp), self.session.zone)
 
     def facts(self) -> display.Facts:
         """What this process knows of the table, for people; nothing is read for it."""
@@ -116,7 +113,7 @@ class Handle:
         """The table with its Spark engine, which all handles on one session share; on a session of Spark Connect with one that needs no Spark."""
         if self._made is None:
             engine: AppendEngine
-            if is_connect(self.spark):
+            if self.session.is_connect:
                 engine = self.state.shared("arrow engine", lambda: ArrowEngine(self.state.store))
             else:
                 engine = self.state.shared_of_many(f"engine {id(self.spark)}", lambda: SparkEngine(self.spark, self.state))
@@ -136,22 +133,22 @@ class Handle:
         return self.engine.planner
 
     @contextmanager
-    def holding(self, sources: list[Source]) -> Iterator[None]:
+    def holding(self, pinned: list[sources.Source]) -> Iterator[None]:
         """Keeps the pinned sources for the block, and releases them after it."""
         try:
             yield
         finally:
-            for source in sources:
+            for source in pinned:
                 source.release(self.engine.evaluator)
 
     def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
         """One statement as one transaction (see `run.run`): where `app` is None, and it changes rows, the step that the session's settings name."""
         work = WORKS[operation]
-        with self.commits(work), fixed_variables(self.spark):
+        with self.commits(work), self.session.fixed_variables():
             step = call.settings().application if app is None and work in ROWS else None
             receipt = transaction.run(self.table, operation, lambda snapshot: self.planner.planned(snapshot, plan), metadata=metadata, app=app or step)
             if step is not None and (receipt.version is not None or receipt.already_committed):
-                reset_step(self.spark)
+                self.session.reset_step()
             return self.compacted(receipt) if work in ROWS else receipt
 
     def compacted(self, receipt: Receipt) -> Receipt:
@@ -171,49 +168,42 @@ class Handle:
     def commits(self, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
         """A block whose commits go by the session's settings (see `session_commits`); after it Spark computes anew what it has cached of the table."""
         try:
-            with session_commits(self.spark, work, user_metadata, **options):
+            with session_commits(self.session, work, user_metadata, **options):
                 yield
         finally:
-            if not is_connect(self.spark):
-                refresh_cached(self.spark, self.state.store)
+            self.session.refresh_cached(self.state.store)
 
 
 @contextmanager
-def session_commits(spark: SparkSession, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
+def session_commits(session: Session, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
     """A block whose commits are those of the session's application, and go by its settings (see `by_settings_of`)."""
-    with by_settings_of(spark, work, user_metadata, **options), in_session(lambda: application_name(spark)):
+    with by_settings_of(session, work, user_metadata, **options), in_session(lambda: session.application_name):
         yield
 
 
 @contextmanager
-def by_settings_of(spark: SparkSession, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
+def by_settings_of(session: Session, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
     """A block whose commits go by the session's settings as they are when the outermost such block begins, and carry `user_metadata` in their commitInfo.
 
     `options`: what a write says itself of what settings are for (see `calling`).
     Raises UnsupportedFeature for a setting that `work` cannot heed, InvalidInput for a value of another type.
     """
     outermost = not call.is_within()
-    with call.calling(user_metadata, lambda: settings.settings_of(spark), **options) as this:
+    with call.calling(user_metadata, session.settings, **options) as this:
         if work is not None:
             call.settings().check(work)
         yield
-        if outermost and this.committed and not is_connect(spark):
-            settings.set_in(spark, settings.LAST_VERSION, str(this.committed[-1].version))
+        if outermost and this.committed:
+            session.note_commit(this.committed[-1])
 
 
 @contextmanager
-def step_of(spark: SparkSession, app: SetTransaction | None) -> Iterator[SetTransaction | None]:
+def step_of(session: Session, app: SetTransaction | None) -> Iterator[SetTransaction | None]:
     """A block for work that is the step `app` of an application, else the one that the session's settings name."""
     found = call.settings().application if app is None else None
     yield app or found
     if found is not None:
-        reset_step(spark)
-
-
-def reset_step(spark: SparkSession) -> None:
-    """Unsets the number of the step that the session's settings named, where they say so: what comes next is no step of its own."""
-    if call.settings().flag("write.txnVersion.autoReset.enabled"):
-        settings.set_in(spark, "write.txnVersion", None)
+        session.reset_step()
 
 
 class _WithHandle(Protocol):

@@ -13,7 +13,7 @@ from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.answers import answer, counts_frame
+from rowlock.engines.spark.frames.results import Results
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import vacuum
@@ -79,7 +79,7 @@ class Maintenance:
             []
         """
         self._vacuumed(retentionHours)
-        return answer(self._handle.spark)
+        return Results(self._handle.spark).of()
 
     def _vacuumed(self, hours: float | None, *, dry_run: bool = False, only_known: bool = False, inventory: Sequence[ObjectMeta] | None = None) -> Vacuumed:
         """What VACUUM deleted, or would delete in a dry run; `only_known`: only files that the log names (VACUUM LITE); `inventory`: only these files."""
@@ -156,7 +156,7 @@ class Maintenance:
         self._receipts.last = None
         asked = {"version": version, "timestamp": timestamp}  # with null for the other, as delta-spark has it
         self._receipts.last = restore(self._handle.table, target, asked, ignore_missing=ignore_missing)
-        return counts_frame(self._handle.spark, "RESTORE", self._receipts.last.metrics)
+        return Results(self._handle.spark).of_counts("RESTORE", self._receipts.last.metrics)
 
 
 @contextlib.contextmanager

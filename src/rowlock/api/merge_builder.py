@@ -10,11 +10,9 @@ from rowlock import display
 from rowlock.api import connect, expressions
 from rowlock.api.handle import Receipts, Runner
 from rowlock.api.row_writes import widened_metadata
-from rowlock.engines.spark.catalyst.analysis import Expression
-from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.frames.answers import answer
+from rowlock.engines.spark.catalyst.types import Column, DataFrame
+from rowlock.engines.spark.frames.results import Results
 from rowlock.engines.spark.plan import Planner
-from rowlock.engines.spark.session.connect import is_connect
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
@@ -41,7 +39,7 @@ class DeltaMergeBuilder:
         runner: Runner,
         receipts: Receipts,
         source: DataFrame,
-        condition: Expression,
+        condition: str | Column,
         alias: str | None,
         clauses: Clauses | None = None,
         *,
@@ -66,10 +64,10 @@ class DeltaMergeBuilder:
         clauses = replace(self._clauses, **{where: (*getattr(self._clauses, where), clause)})
         return DeltaMergeBuilder(self._runner, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
-    def _update(self, where: str, condition: Expression | None, set: Mapping[Any, Expression] | None) -> DeltaMergeBuilder:
+    def _update(self, where: str, condition: str | Column | None, set: Mapping[Any, str | Column] | None) -> DeltaMergeBuilder:
         return self._with(where, Clause("update", condition, expressions.assignments(condition, set, "set", self._handle.path)))
 
-    def whenMatchedUpdate(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
+    def whenMatchedUpdate(self, condition: str | Column | None = None, set: Mapping[Any, str | Column] | None = None) -> DeltaMergeBuilder:
         """Updates a table's row that a source row matches.  Runs no Spark job before `execute()`.
 
         Args:
@@ -88,7 +86,7 @@ class DeltaMergeBuilder:
         """
         return self._update("matched", condition, set)
 
-    def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+    def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Updates all columns of a table's row that a source row matches, from the source's columns of the same names.  Runs no Spark job before `execute()`.
 
         Args:
@@ -106,7 +104,7 @@ class DeltaMergeBuilder:
         """
         return self._with("matched", Clause("update", condition, all_columns=True))
 
-    def whenMatchedDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+    def whenMatchedDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Deletes a table's row that a source row matches.  Runs no Spark job before `execute()`.
 
         Args:
@@ -124,7 +122,7 @@ class DeltaMergeBuilder:
         """
         return self._with("matched", Clause("delete", condition))
 
-    def whenNotMatchedInsert(self, condition: Expression | None = None, values: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
+    def whenNotMatchedInsert(self, condition: str | Column | None = None, values: Mapping[Any, str | Column] | None = None) -> DeltaMergeBuilder:
         """Inserts a row for a source row that matches nothing.  Runs no Spark job before `execute()`.
 
         Args:
@@ -143,7 +141,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched", Clause("insert", condition, expressions.assignments(condition, values, "values", self._handle.path)))
 
-    def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+    def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Inserts a source row that matches nothing, with all columns.  Runs no Spark job before `execute()`.
 
         Args:
@@ -161,7 +159,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched", Clause("insert", condition, all_columns=True))
 
-    def whenNotMatchedBySourceUpdate(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
+    def whenNotMatchedBySourceUpdate(self, condition: str | Column | None = None, set: Mapping[Any, str | Column] | None = None) -> DeltaMergeBuilder:
         """Updates a table's row that no source row matches.  Runs no Spark job before `execute()`.
 
         Args:
@@ -180,7 +178,7 @@ class DeltaMergeBuilder:
         """
         return self._update("not_matched_by_source", condition, set)
 
-    def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+    def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Deletes a table's row that no source row matches.  Runs no Spark job before `execute()`.
 
         Args:
@@ -198,7 +196,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched_by_source", Clause("delete", condition))
 
-    def whenMatched(self, condition: Expression | None = None) -> DeltaMergeMatchedActionBuilder:
+    def whenMatched(self, condition: str | Column | None = None) -> DeltaMergeMatchedActionBuilder:
         """Starts a clause for a table's row that a source row matches.  Runs no Spark job.
 
         Args:
@@ -213,7 +211,7 @@ class DeltaMergeBuilder:
         """
         return DeltaMergeMatchedActionBuilder(self, condition)
 
-    def whenNotMatched(self, condition: Expression | None = None) -> DeltaMergeNotMatchedActionBuilder:
+    def whenNotMatched(self, condition: str | Column | None = None) -> DeltaMergeNotMatchedActionBuilder:
         """Starts a clause for a source row that matches nothing.  Runs no Spark job.
 
         Args:
@@ -228,7 +226,7 @@ class DeltaMergeBuilder:
         """
         return DeltaMergeNotMatchedActionBuilder(self, condition)
 
-    def whenNotMatchedBySource(self, condition: Expression | None = None) -> DeltaMergeNotMatchedBySourceActionBuilder:
+    def whenNotMatchedBySource(self, condition: str | Column | None = None) -> DeltaMergeNotMatchedBySourceActionBuilder:
         """Starts a clause for a table's row that no source row matches.  Runs no Spark job.
 
         Args:
@@ -282,7 +280,7 @@ class DeltaMergeBuilder:
         """
         self._receipts.last = None
         self._clauses.check(self._handle.path)
-        if is_connect(self._handle.spark):
+        if self._handle.session.is_connect:
             return connect.merge(self._handle, self._source, self._condition, self._clauses, self._alias, evolves=self._evolves)
         pinned: list[Any] = []
         with self._handle.commits("merge"), self._runner.holding(pinned):
@@ -308,7 +306,7 @@ class DeltaMergeBuilder:
 
         self._receipts.last = receipt = self._runner.run("MERGE", plan, **({"metadata": wider} if evolves and self._runner is self._handle else {}))
         counts = [receipt.metrics.get(f"numTargetRows{kind}", 0) for kind in ("Updated", "Deleted", "Inserted")]
-        return answer(self._handle.spark, "MergeIntoTable", [] if receipt.already_committed else [(sum(counts), *counts)])
+        return Results(self._handle.spark).of("MergeIntoTable", [] if receipt.already_committed else [(sum(counts), *counts)])
 
 
 def _shown(name: str, clause: Clause) -> str:
@@ -317,7 +315,7 @@ def _shown(name: str, clause: Clause) -> str:
 
 
 class _ActionBuilder:
-    def __init__(self, builder: DeltaMergeBuilder, condition: Expression | None) -> None:
+    def __init__(self, builder: DeltaMergeBuilder, condition: str | Column | None) -> None:
         self._builder, self._condition = builder, condition
 
     def __repr__(self) -> str:
@@ -329,7 +327,7 @@ class _RowActionBuilder(_ActionBuilder):
 
     _when: str
 
-    def update(self, set: Mapping[Any, Expression]) -> DeltaMergeBuilder:
+    def update(self, set: Mapping[Any, str | Column]) -> DeltaMergeBuilder:
         """Updates the row.  Runs no Spark job before the merge's `execute()`.
 
         Args:
@@ -387,7 +385,7 @@ class DeltaMergeMatchedActionBuilder(_RowActionBuilder):
 class DeltaMergeNotMatchedActionBuilder(_ActionBuilder):
     """What a MERGE does with a source row that matches nothing; made by `DeltaMergeBuilder.whenNotMatched()`."""
 
-    def insert(self, values: Mapping[Any, Expression]) -> DeltaMergeBuilder:
+    def insert(self, values: Mapping[Any, str | Column]) -> DeltaMergeBuilder:
         """Inserts a row.  Runs no Spark job before the merge's `execute()`.
 
         Args:

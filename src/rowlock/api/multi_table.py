@@ -16,8 +16,8 @@ from rowlock.api.sql.answers import run_text
 from rowlock.api.sql.target import open_part
 from rowlock.api.transaction import DeltaTransaction, OpenTransaction
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.session.settings import session_of_process
-from rowlock.engines.spark.statements.sources import versions_read
+from rowlock.engines.spark.statements import sources
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
@@ -85,7 +85,7 @@ class MultiTableTransaction:
         def note(frame: DataFrame) -> None:
             for n, opened in enumerate(self._opened):
                 if n != of:
-                    for version in versions_read(opened.handle.engine.evaluator, frame, opened.txn.base.version):
+                    for version in sources.versions_read(opened.handle.engine.evaluator, frame, opened.txn.base.version):
                         opened.txn.note_read(version)
 
         return note
@@ -171,10 +171,10 @@ def _handle(table: Any) -> Handle:
         return table._handle
     if not isinstance(table, str):
         raise WrongType(f"each of tables must be a DeltaTable or a path, not {type(table).__name__}")
-    spark = session_of_process()
-    if spark is None:
+    session = Session.of_process()
+    if session is None:
         raise InvalidInput("a table by its path needs a Spark session: make one with rowlock.spark(), or give DeltaTable.forPath(spark, path)", table=table)
-    return Handle(spark, table)
+    return Handle(session.spark, table)
 
 
 def handles_of(tables: Any, call: str) -> list[Handle]:

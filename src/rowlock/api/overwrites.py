@@ -9,6 +9,7 @@ must be those that the table holds, and its files are rewritten by OPTIMIZE, whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Literal, get_args
 
 from rowlock import arguments
@@ -18,8 +19,8 @@ from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.row_writes import Stage
 from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession, columns_of_frame
-from rowlock.engines.spark.plan import Matching, Overwrite
-from rowlock.engines.spark.statements.sources import Source, frame_of_now, versions_read
+from rowlock.engines.spark.plan import Overwrite
+from rowlock.engines.spark.statements import sources
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
@@ -34,8 +35,8 @@ PartitionOverwriteMode = Literal["static", "dynamic"]
 _SETTING, _DYNAMIC = "spark.sql.sources.partitionOverwriteMode", "partition_overwrite_mode='dynamic'"
 
 
-def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alias: str | None, path: str) -> Matching | None:
-    """Which rows a new row replaces, by the arguments of `rowlock.write`; None where they say nothing of it.  Raises InvalidInput, WrongType."""
+def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alias: str | None, path: str) -> Overwrite:
+    """Which rows a new row replaces, by the arguments of `rowlock.write`; all where they say nothing of it.  Raises InvalidInput, WrongType."""
     expressions.expression(on, "replace_on")
     columns = arguments.one_or_more_names(using, "replace_using")
     if using is not None and (not columns or not all(c.strip() for c in columns)):
@@ -47,7 +48,7 @@ def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alia
         arguments.text(alias, "target_alias")
         if on is None:
             raise InvalidInput("target_alias goes with replace_on, which is not given", table=path)
-    return None if on is None and using is None else Matching(on, columns, alias)
+    return Overwrite(on=on, using=columns, alias=alias)
 
 
 def overwrite_of(
@@ -57,7 +58,7 @@ def overwrite_of(
     where: str | Column | None,
     overwrite_schema: bool,
     partition_mode: PartitionOverwriteMode | None,
-    matching: Matching | None = None,
+    matching: Overwrite,
     data_change: bool = True,
 ) -> Overwrite:
     """What a write replaces, by its arguments and the session's setting.  Raises InvalidInput for arguments that do not go together."""
@@ -65,10 +66,10 @@ def overwrite_of(
     arguments.flag(overwrite_schema, "overwrite_schema")
     if partition_mode is not None:
         arguments.one_of(partition_mode, "partition_overwrite_mode", get_args(PartitionOverwriteMode), path)
-    by_match = "replace_using" if matching is not None and matching.using else "replace_on"
+    by_match = "replace_using" if matching.using else "replace_on"
     given = {
         "replace_where": where is not None,
-        by_match: matching is not None,
+        by_match: matching.by_match,
         "overwrite_schema": overwrite_schema,
         _DYNAMIC: partition_mode == "dynamic",
     }
@@ -76,7 +77,7 @@ def overwrite_of(
     if not arguments.flag(data_change, "data_change"):
         if mode != "overwrite" or (chosen and chosen != ["replace_where"]) or isinstance(where, Column):
             text = "data_change=False goes with mode='overwrite' and at most a replace_where as text: it compacts files"
-            raise InvalidInput(text, table=path, condition=_incompatible("dataChange", by_match) if matching is not None and mode == "overwrite" else None)
+            raise InvalidInput(text, table=path, condition=_incompatible("dataChange", by_match) if matching.by_match and mode == "overwrite" else None)
         return Overwrite(where, same=True)
     if chosen and mode != "overwrite":
         raise InvalidInput(f"{chosen[0]} goes with mode='overwrite', not with mode={mode!r}", table=path)
@@ -84,7 +85,7 @@ def overwrite_of(
         text = f"{chosen[0]} and {chosen[1]} do not go together: each says what is replaced"
         raise InvalidInput(text, table=path, condition=_apart(chosen, by_match))
     if mode != "overwrite" or chosen or partition_mode is not None:
-        return Overwrite(where, dynamic=partition_mode == "dynamic", schema=overwrite_schema, matching=matching)
+        return replace(matching, where=where, dynamic=partition_mode == "dynamic", schema=overwrite_schema)
     return Overwrite(dynamic=is_dynamic(spark))
 
 
@@ -129,17 +130,17 @@ def writer_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> 
     """What writes the rows of a DataFrame, as they are at that moment, into data files of a table that has its columns."""
 
     def write(draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
-        rows = frame_of_now(df)
-        read = versions_read(handle.engine.evaluator, rows, head.version)
+        rows = sources.frame_of_now(df)
+        read = sources.versions_read(handle.engine.evaluator, rows, head.version)
         adds = _staged(handle, rows, draft, max_records)
-        return adds, (*read, *versions_read(handle.engine.evaluator, rows, handle.state.refresh().version)) if read else ()
+        return adds, (*read, *sources.versions_read(handle.engine.evaluator, rows, handle.state.refresh().version)) if read else ()
 
     return write
 
 
 def stage_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> Stage:
     """What writes the rows of a DataFrame, as they are at that moment, into data files of a new table of its columns."""
-    return lambda draft: _staged(handle, frame_of_now(df), draft, max_records)
+    return lambda draft: _staged(handle, sources.frame_of_now(df), draft, max_records)
 
 
 def _staged(handle: Handle, rows: DataFrame, draft: Snapshot, max_records: int | None) -> list[AddFile]:
@@ -151,14 +152,14 @@ def _staged(handle: Handle, rows: DataFrame, draft: Snapshot, max_records: int |
 def overwrite_matching(
     handle: Handle,
     df: DataFrame,
-    what: Matching,
+    what: Overwrite,
     *,
     metadata: Callable[[Snapshot], Metadata] | None = None,
     app: SetTransaction | None = None,
     max_records: int | None = None,
 ) -> Receipt:
     """Deletes the rows of a table that a row of `df` matches, and adds all rows of `df`, in one commit.  Raises what a MERGE and an append raise."""
-    pinned: list[Source] = []
+    pinned: list[sources.Source] = []
     with handle.holding(pinned):
         return handle.run("WRITE", lambda planner, snapshot: planner.matching(snapshot, df, what, pinned, max_records), metadata=metadata, app=app)
 

@@ -11,10 +11,10 @@ from typing import Literal
 
 from rowlock.api.handle import Handle
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog import Name, folder_at_server, not_found
+from rowlock.engines.spark import catalog
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.session.clouds import spark_root
-from rowlock.engines.spark.session.connect import is_connect
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
 from rowlock.protocol.paths import path_in_name, path_of
 from rowlock.protocol.schema import column_path, dotted, quote
@@ -29,7 +29,7 @@ class Place:
     """A table's folder, and what the catalog has to do with it."""
 
     handle: Handle
-    name: Name | None = None
+    name: catalog.Name | None = None
     listed: bool = False
     """Whether the catalog holds the name already, with this folder."""
     managed: bool = False
@@ -58,7 +58,7 @@ class Place:
             raise other_location(str(self.name), self.handle.path, self.elsewhere)
         if mode == "replace" and self.name is not None and not self.listed:
             text = f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace"
-            raise NameNotFound(text, condition=not_found(self.name.quoted, self.name.database))
+            raise NameNotFound(text, condition=catalog.not_found(self.name.quoted, self.name.database))
         if mode == "replace" and self.name is None and not self.has_log:
             raise TableNotFound("There is no table to replace; use createOrReplace", table=self.handle.path)
         if mode == "create" and self.has_log:
@@ -95,7 +95,7 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
             text = f"The name says that the table is at {path}, and the location {location}: leave one of them out"
             raise InvalidInput(text, condition=named("DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH"))
         return Place(Handle(spark, path, storage_options=storage_options))
-    name = Name(spark, identifier)
+    name = catalog.Name(spark, identifier)
     entry = name.entry()
     if entry is None:
         folder = name.default_folder()
@@ -130,13 +130,13 @@ def open_by_name(spark: SparkSession, name: str) -> Handle:
     """The table of a name in the catalog, or of delta.`/path`.  Raises TableNotFound, which Spark's AnalysisException catches for names in the catalog."""
     if (path := path_in_name(name)) is not None:
         return Handle(spark, path)
-    if is_connect(spark):
-        return Handle(spark, folder_at_server(spark, name), name=column_path(name))
-    found = Name(spark, name)
+    if Session(spark).is_connect:
+        return Handle(spark, catalog.folder_at_server(spark, name), name=column_path(name))
+    found = catalog.Name(spark, name)
     return Handle(spark, found.folder(), name=found.parts)
 
 
-def _local(spark: SparkSession, folder: str, name: Name) -> Handle:
+def _local(spark: SparkSession, folder: str, name: catalog.Name) -> Handle:
     handle = Handle(spark, folder, name=name.parts)
     if handle.path.startswith("memory:"):
         raise InvalidInput(f"A table in the catalog lies where Spark finds it, not at {handle.path}")

@@ -13,9 +13,8 @@ from rowlock.api.sql.answers import ANSWERS
 from rowlock.api.stream_source.options import STORAGE
 from rowlock.api.stream_source.source import columns
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.reading import milliseconds
-from rowlock.engines.spark.sql.session import stream_source
-from rowlock.engines.spark.sql.streams import query_and_run
+from rowlock.engines.spark.sql import session
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput
 from rowlock.transaction.state import call
 
@@ -81,7 +80,7 @@ def read(
     )
     given = {option: str(arguments.flag(value, name)).lower() for option, name, value in flags}
     if isinstance(starting_timestamp, datetime.datetime):
-        moment = datetime.datetime.fromtimestamp(milliseconds(spark, starting_timestamp, path) / 1000, datetime.UTC)
+        moment = datetime.datetime.fromtimestamp(Session(spark).milliseconds(starting_timestamp, path) / 1000, datetime.UTC)
         starting_timestamp = moment.isoformat()
     for option, name, value in (
         ("startingVersion", "starting_version", starting_version),
@@ -95,7 +94,7 @@ def read(
     given |= {f"{STORAGE}{name}": value for name, value in arguments.text_by_text(storage_options or {}, "storage_options").items()}
     given["path"] = str(path)
     schema = columns(spark, given, None)
-    return spark.readStream.format(stream_source(spark, ANSWERS)).schema(schema).options(**given).load()
+    return spark.readStream.format(session.stream_source(spark, ANSWERS)).schema(schema).options(**given).load()
 
 
 def sink(
@@ -143,8 +142,8 @@ def sink(
     static: Literal["static"] | None = "static" if mode == "overwrite" else None  # whatever the session's setting is
 
     def write_batch(rows: DataFrame, number: int) -> None:
-        check_classic(rows, "rowlock.streaming.sink")
-        query, run = query_and_run(rows.sparkSession, str(path))
+        check_classic(rows.sparkSession, "rowlock.streaming.sink")
+        query, run = Session(rows.sparkSession).query_and_run(str(path))
         if run is not None and (query, run, number) in written:
             raise InvalidInput(
                 f"The sink was given batch {number} twice, and would leave the second rows out as a batch that runs again: "

@@ -12,8 +12,8 @@ from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.column_rules import check_columns
-from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType, delta_schema, parse_type, stored_field
+from rowlock.engines.spark.catalyst import column_rules
+from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType, delta_schema, new_column
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
 from rowlock.protocol.column_values import CURRENT_DEFAULT, GENERATION_EXPRESSION, identity_columns, identity_metadata
@@ -191,7 +191,7 @@ class DeltaTableBuilder:
         generator = generatedAlwaysAs or generatedByDefaultAs
         if isinstance(generator, IdentityGenerator):
             metadata |= identity_metadata(generator.start, generator.step, by_default=generatedByDefaultAs is not None)
-        field = stored_field(StructField(colName, parse_type(dataType), nullable, metadata))
+        field = new_column(colName, dataType, nullable, metadata)
         if isinstance(generator, IdentityGenerator) and field.dataType.typeName() != "long":
             text = f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint"
             condition = named("DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", dataType=field.dataType.simpleString())
@@ -217,7 +217,7 @@ class DeltaTableBuilder:
         """
         if not isinstance(cols, (StructType, list, tuple)) or not all(isinstance(f, StructField) for f in cols):
             raise WrongType("cols must be a StructType or a list of StructField")
-        self._fields += [stored_field(f) for f in cols]
+        self._fields += [new_column(f.name, f.dataType, f.nullable, f.metadata) for f in cols]
         return self
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
@@ -331,7 +331,7 @@ class DeltaTableBuilder:
             raise SchemaMismatch(text, table=handle.path, condition=named("DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED", colName=numbered[0]))
         check_enforceable(parsed, handle.path)
         statement = "CREATE TABLE" if self._mode in ("create", "createIfNotExists") else "REPLACE TABLE"
-        check_columns(self._session(), schema, self._properties, handle.path, statement)
+        column_rules.check_columns(self._session(), schema, self._properties, handle.path, statement)
 
     def _check_same(self, handle: Handle) -> None:
         """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""

@@ -12,12 +12,10 @@ import orjson
 from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.changes import Changes
-from rowlock.api.handle import WORKS, Handle, Plan, Receipts, reset_step
-from rowlock.engines.spark.catalyst.analysis import Expression
-from rowlock.engines.spark.catalyst.types import DataFrame
+from rowlock.api.handle import WORKS, Handle, Plan, Receipts
+from rowlock.engines.spark.catalyst.types import Column, DataFrame
 from rowlock.engines.spark.plan import Overwrite
-from rowlock.engines.spark.session.settings import fixed_variables
-from rowlock.engines.spark.statements.sources import Source, listening_to_sources
+from rowlock.engines.spark.statements import sources
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
@@ -54,7 +52,7 @@ class OpenTransaction:
         self._options, self._app = options, app
         self._staging = StagingTransaction(self._line, lambda reruns: self._begin(head, reruns), reruns, may_begin_anew=head is None)
         self.steps: list[tuple[str, dict[str, Any]]] = []
-        self._sources: list[Source] = []
+        self._sources: list[sources.Source] = []
 
     @property
     def txn(self) -> Transaction:
@@ -62,12 +60,12 @@ class OpenTransaction:
         return self._staging.txn
 
     @contextmanager
-    def holding(self, sources: list[Source]) -> Iterator[None]:
+    def holding(self, pinned: list[sources.Source]) -> Iterator[None]:
         """Keeps the pinned sources until the transaction is over: a rebase may ask for them until its commit."""
         try:
             yield
         finally:
-            self._sources += sources
+            self._sources += pinned
 
     def check_open(self) -> None:
         """Raises InvalidInput where the block has ended."""
@@ -90,7 +88,7 @@ class OpenTransaction:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        with self.handle.commits(WORKS[operation]), fixed_variables(self.handle.spark), listening_to_sources(self.source_listener):
+        with self.handle.commits(WORKS[operation]), self.handle.session.fixed_variables(), sources.listening_to_sources(self.source_listener):
             parameters = self._staging.stage(lambda snapshot: self.handle.planner.planned(snapshot, plan))
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))
@@ -113,7 +111,7 @@ class OpenTransaction:
         with self.handle.commits(None, self._user_metadata):
             yield
             if self._of_settings:
-                reset_step(self.handle.spark)
+                self.handle.session.reset_step()
 
     def operation(self) -> tuple[str, dict[str, Any]]:
         """The operation of all statements together, and its parameters."""
@@ -281,7 +279,7 @@ class DeltaTransaction(Changes):
 
         self._run("WRITE", lambda planner, snapshot: planner.append(snapshot, frame))
 
-    def overwrite(self, df: DataFrame, replace_where: Expression | None = None) -> None:
+    def overwrite(self, df: DataFrame, replace_where: str | Column | None = None) -> None:
         """Replaces all rows, or those for which a condition is true, by the rows of a DataFrame.  Runs Spark jobs as a delete and an append do.
 
         Args:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.engines.spark.session.clouds import options_of_session
-from rowlock.engines.spark.sql.hadoop_files import open_files
+from rowlock.engines.spark.session.clouds import open_files, options_of_session
 from rowlock.exceptions import InvalidInput
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
 from rowlock.storage.dynamodb import arbitrated

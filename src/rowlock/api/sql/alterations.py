@@ -10,9 +10,9 @@ from rowlock.api.handle import Handle
 from rowlock.api.sql.own_syntax import OwnStatement
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog import Name
-from rowlock.engines.spark.catalyst.column_rules import check_default
-from rowlock.engines.spark.catalyst.types import StructField as SparkField, stored_field
+from rowlock.engines.spark import catalog
+from rowlock.engines.spark.catalyst import column_rules
+from rowlock.engines.spark.catalyst.types import new_column
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema as schemas, schema_edit
 from rowlock.protocol.char_varchar import KEY, not_rebound
@@ -39,8 +39,8 @@ def add_columns(target: Target, plan: Any) -> None:
     nodes, new = target.nodes, []
     for c in nodes.items(plan.columnsToAdd()):
         if c.default().isDefined():
-            given = stored_field(SparkField(str(c.colName()), nodes.type_of(c.dataType())))
-            check_default(target.spark, given, str(c.default().get().originalSQL()), target.path, "ALTER TABLE ADD COLUMNS")
+            given = new_column(str(c.colName()), nodes.type_of(c.dataType()))
+            column_rules.check_default(target.spark, given, str(c.default().get().originalSQL()), target.path, "ALTER TABLE ADD COLUMNS")
             refused = named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED")
             target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT, and then say ALTER COLUMN ... SET DEFAULT", refused)
         parent = nodes.option(c.path())
@@ -213,7 +213,7 @@ def rename_table(target: Target, plan: Any) -> None:
     if path_of(target.parts) is not None:
         target.refuse("of a path", "A table without a name cannot be renamed")
     new = [str(p) for p in target.nodes.items(plan.newName())]
-    Name(target.spark, dotted(target.parts)).rename(Name(target.spark, dotted(new if len(new) > 1 else [*target.parts[:-1], *new])))
+    catalog.Name(target.spark, dotted(target.parts)).rename(catalog.Name(target.spark, dotted(new if len(new) > 1 else [*target.parts[:-1], *new])))
 
 
 def set_location(target: Target, plan: Any) -> None:
@@ -229,4 +229,4 @@ def set_location(target: Target, plan: Any) -> None:
         text = f"The table at {there.path} has other columns ({', '.join(new.schema.names)}) than this one ({', '.join(old.schema.names)}) "
         condition = named("DELTA_SET_LOCATION_SCHEMA_MISMATCH", original=old.metadata.schema_string, destination=new.metadata.schema_string, config="")
         raise SchemaMismatch(text, table=target.path, condition=condition)
-    Name(target.spark, dotted(target.parts)).point_to(there.path, managed=False)  # the former folder stays as it is
+    catalog.Name(target.spark, dotted(target.parts)).point_to(there.path, managed=False)  # the former folder stays as it is

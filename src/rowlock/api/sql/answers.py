@@ -26,14 +26,11 @@ from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.arguments import option_is_true, pass_over, warn_once
 from rowlock.conditions import named as condition
-from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.answers import answer, columns_of_answer
-from rowlock.engines.spark.sql.guard import Guard
-from rowlock.engines.spark.sql.nodes import Nodes, marked
-from rowlock.engines.spark.sql.parsing import Named, Replaced, named, parsed
-from rowlock.engines.spark.sql.session import is_enabled, serves_delta
-from rowlock.engines.spark.sql.streams import query_and_run
+from rowlock.engines.spark.frames.results import Results
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.parsing import Named, Replaced
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, refuse
 from rowlock.protocol.paths import moment_in, place_in, strip_scheme
 from rowlock.storage.open import open_store
@@ -47,7 +44,7 @@ _DELTA_SPARKS = "org.apache.spark.sql.delta.sources.DeltaDataSource"
 
 def is_asked(nodes: Nodes, plan: Any) -> bool:
     """Whether a command is Rowlock's to look at."""
-    if serves_delta(nodes.spark):
+    if Session(nodes.spark).serves_delta:
         return True
     makes = nodes.kind(plan) in statements.MAKES
     return (makes and nodes.format_of(plan) == _OWN) or any(_is_own(parts) for parts, _ in nodes.targets(plan, makes=makes))
@@ -55,7 +52,7 @@ def is_asked(nodes: Nodes, plan: Any) -> bool:
 
 def is_asked_text(spark: SparkSession, text: str) -> bool:
     """Whether a text that may be a statement of Delta's own is Rowlock's to look at."""
-    if serves_delta(spark):
+    if Session(spark).serves_delta:
         return True
     if not _PATH_IN_TEXT.search(text):
         return False
@@ -65,7 +62,7 @@ def is_asked_text(spark: SparkSession, text: str) -> bool:
 
 def is_asked_name(nodes: Nodes, node: Any) -> bool:
     """Whether what a query names is Rowlock's to read."""
-    if serves_delta(nodes.spark):
+    if Session(nodes.spark).serves_delta:
         return True
     if nodes.class_name(node) == "UnresolvedTableValuedFunction":
         return False
@@ -91,20 +88,20 @@ def _is_own(parts: Any) -> bool:
 def run_text(spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | None) -> DataFrame:
     """See `rowlock.sql`."""
     part_of = open_part.get()  # asked here: Java may call on another thread
-    nodes = Replaced(spark, lambda node: _plan(nodes, node, part_of))
+    nodes = Replaced(spark, lambda found: _rows_within(spark, found, part_of))
     own = statements.own_statement(nodes, text)
     if own is not None:
         if part_of is not None:
             raise _not_within(own.kind)
         return _answered(spark, statements.carry_out_own(nodes, own))
-    if is_enabled(spark) and part_of is None:
+    if Session(spark).is_enabled and part_of is None:
         return spark.sql(text, args)
-    plan = parsed(nodes, text, args)
+    plan = nodes.parsed(text, args)
     if not nodes.is_command(plan):
         if nodes.class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
             for each in nodes.items(plan.children()):
                 statements.carry_out(nodes, each)
-            return answer(spark)
+            return Results(spark).of()
         if nodes.has_commands(plan):
             refuse("Several statements in one", None, "Rowlock carries out one statement at a time", "Write them one by one")
         return nodes.frame(plan)
@@ -127,16 +124,13 @@ def _not_within(statement: str) -> InvalidInput:
 
 
 def _answered(spark: SparkSession, frame: DataFrame | None) -> DataFrame:
-    return answer(spark) if frame is None else frame
+    return Results(spark).of() if frame is None else frame
 
 
-def _plan(nodes: Replaced, node: Any, part_of: Callable[[str], DeltaTransaction] | None) -> Any:
-    """The plan that stands for a name in a query, within a transaction as that sees its table; None where it is no Delta table."""
-    found = named(nodes, node)
-    if found is None:
-        return None
+def _rows_within(spark: SparkSession, found: Named, part_of: Callable[[str], DeltaTransaction] | None) -> DataFrame:
+    """The rows of a table that a query names, within a transaction as that sees them."""
     plain = found.version is None and found.timestamp is None and not found.changes
-    return analyzed((part_of(found.path).toDF() if part_of is not None and plain else frame_of_named(nodes.spark, found)).alias(found.name))
+    return part_of(found.path).toDF() if part_of is not None and plain else frame_of_named(spark, found)
 
 
 _OF_SPARK = frozenset(("checkpointlocation", "queryname"))
@@ -161,10 +155,10 @@ def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict
     )
     if not arguments.get("overwrite_schema"):
         target = Target(Nodes(spark), "The stream", ("delta", path), path)
-        with contextlib.suppress(TableNotFound), by_settings_of(spark):
+        with contextlib.suppress(TableNotFound), by_settings_of(Session(spark)):
             frames.check_partitions(target.head, rows, partition_by)
             rows = fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(arguments))
-    query = query_and_run(spark, path)[0]
+    query = Session(spark).query_and_run(path)[0]
     with call.writing_batch(query, int(number), mode):
         frames.write(rows, path, partition_by=partition_by, app_id=query, app_version=int(number), **how, **arguments)
 
@@ -182,23 +176,22 @@ def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:
 _MODES = {"Append": "append", "Overwrite": "overwrite", "ErrorIfExists": "error", "Ignore": "ignore"}
 
 
-def claim(spark: SparkSession, plan: Any, top: bool) -> Any:
-    """The columns (a JVM StructType) of what a statement returns if Rowlock carries it out; None leaves it to Spark.  Raises for what is refused."""
+def claim(spark: SparkSession, plan: Any, top: bool) -> StructType | None:
+    """The columns of what a statement returns if Rowlock carries it out; None leaves it to Spark.  Raises for what is refused."""
     nodes = Nodes(spark)
     if not is_asked(nodes, plan):
         return None
     if top and is_write(nodes, plan):
-        return nodes.jvm_type(columns_of_answer(""))
+        return Results.columns("")
     with no_table_is_no_path(nodes.class_name(plan)):
-        columns = statements.answer_of(nodes, plan, top)
-    return None if columns is None else nodes.jvm_type(columns)
+        return statements.answer_of(nodes, plan, top)
 
 
-def claim_text(spark: SparkSession, text: str) -> Any:
+def claim_text(spark: SparkSession, text: str) -> StructType | None:
     """The same for a text that may be a statement which only Delta has."""
     nodes = Nodes(spark)
     statement = statements.own_statement(nodes, text) if is_asked_text(spark, text) else None
-    return None if statement is None else nodes.jvm_type(columns_of_answer(statement.kind))
+    return None if statement is None else Results.columns(statement.kind)
 
 
 def carry_out(spark: SparkSession, what: Any) -> DataFrame | None:
@@ -216,21 +209,15 @@ def carry_out(spark: SparkSession, what: Any) -> DataFrame | None:
     return statements.carry_out_own(nodes, statement)
 
 
-def check(spark: SparkSession, command: Any) -> None:
-    """Raises where a command that Spark is about to run may change a Delta table."""
-    if serves_delta(spark):
-        Guard(spark).check(command)
-
-
-def read(spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
-    """The plan of a table's rows; `schema` is what the caller says that its columns are, as JSON."""
+def read(spark: SparkSession, options: dict[str, str], schema: str | None) -> DataFrame:
+    """A table's rows; `schema` is what the caller says that its columns are, as JSON."""
     given = {name.lower(): value for name, value in options.items()}
     if not given.get("path"):
         raise InvalidInput('Say where the table is: spark.read.format("rowlock").load("/path/of/table")')
     path = strip_scheme(given["path"])
     frame = frame_of(spark, path, given)
     _check_given_schema(schema, frame, path)
-    return analyzed(frame)
+    return frame
 
 
 def _check_given_schema(given: str | None, frame: DataFrame, table: str) -> None:
@@ -242,16 +229,16 @@ def _check_given_schema(given: str | None, frame: DataFrame, table: str) -> None
         raise SchemaMismatch(f"The table's columns are {frame.schema.simpleString()}, not {wanted.simpleString()}: leave schema() out", table=table)
 
 
-def relation(spark: SparkSession, node: Any) -> Any:
-    """The plan of an older version of a table, or of one named by its path; None where the node names no Delta table."""
+def relation(spark: SparkSession, node: Any) -> DataFrame | None:
+    """The rows of an older version of a table, or of one named by its path; None where the node names no Delta table."""
     nodes = Nodes(spark)
-    found = named(nodes, node) if is_asked_name(nodes, node) else None
+    found = Named.of(nodes, node) if is_asked_name(nodes, node) else None
     if found is not None and nodes.class_name(node) == "UnresolvedRelation" and node.isStreaming():
-        return analyzed(spark.readStream.format("rowlock").options(**found.options).load(found.path).alias(found.name))
+        return spark.readStream.format("rowlock").options(**found.options).load(found.path).alias(found.name)
     if found is None:
         return None
     with no_table_is_no_path("table_changes" if found.changes else "UpdateTable"):
-        return analyzed(frame_of_named(spark, found).alias(found.name))
+        return frame_of_named(spark, found).alias(found.name)
 
 
 def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
@@ -259,15 +246,10 @@ def save(spark: SparkSession, mode: str, options: dict[str, str], rows: DataFram
     path = place_in(options, 'Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
     arguments = write_arguments(options, path, replaces=mode == "Overwrite")
     if "properties" in arguments:  # also where the table is there, which keeps its own
-        with by_settings_of(spark):
+        with by_settings_of(Session(spark)):
             creation.check_properties(arguments["properties"], path)
     by = [str(c) for c in orjson.loads(options.get("__partition_columns") or "[]")]  # which Spark hands over among the options
     frames.save(rows, path, mode=_MODES[mode], partition_by=by, **arguments)
-
-
-def stream_columns(spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
-    """The columns (a JVM StructType) of a stream that reads a table; `schema` is what the caller says that they are, as JSON."""
-    return Nodes(spark).jvm_type(source.columns(spark, options, schema))
 
 
 def stream(spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
@@ -278,14 +260,12 @@ def stream(spark: SparkSession, number: str, what: str, values: list[Any]) -> An
     if what == "latest":
         return found.latest(values[0], unlimited=values[1])
     asked = getattr(found, what)
-    if what == "columns":
-        return Nodes(spark).jvm_type(asked)
-    return asked if what == "name" else asked(*values)  # batch, committed, available_now
+    return asked if what in ("name", "columns") else asked(*values)  # batch, committed, available_now
 
 
 ANSWERS: Mapping[str, Callable[..., Any]] = {
-    "claim": claim, "claim_text": claim_text, "run": carry_out, "check": check, "read": read, "scan": frames.scan, "relation": relation, "save": save,
-    "sink": check_sink, "batch": write_batch, "stream_columns": stream_columns, "stream_open": source.open_stream, "stream": stream,
+    "claim": claim, "claim_text": claim_text, "run": carry_out, "read": read, "scan": frames.scan, "relation": relation, "save": save,
+    "sink": check_sink, "batch": write_batch, "stream_columns": source.columns, "stream_open": source.open_stream, "stream": stream,
 }  # fmt: skip
 """What Spark is answered, by the word with which Rowlock's classes in the JVM ask."""
 
@@ -340,7 +320,7 @@ def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | 
     """The rows of a table, of a version or a time where the path ends with one (`/lake/sales@v3`, `/lake/sales@20260102030405678`) and is no table itself."""
     try:
         frame = frames.frame_at(Handle(spark, path), version, timestamp)
-        return marked(frame, path) if version is None and timestamp is None else frame
+        return Nodes.marked(frame, path) if version is None and timestamp is None else frame
     except TableNotFound:
         if found := moment_in(path):
             if version is not None or timestamp is not None:

@@ -6,14 +6,12 @@ from typing import Any
 
 from rowlock.api.sql.target import Target
 from rowlock.conditions import Condition, named
-from rowlock.engines.spark.catalog import Name
-from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, bounded_type, type_text
-from rowlock.engines.spark.frames.answers import answer
+from rowlock.engines.spark import catalog
+from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType, type_text
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.insert import partition_literal
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.column_values import CURRENT_DEFAULT, EXPLICIT, GENERATION_EXPRESSION, START, STEP
 from rowlock.protocol.constraints import is_constraint
@@ -44,17 +42,17 @@ def describe(target: Target, plan: Any) -> DataFrame:
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), *((k, v, "") for k, v in _details(target, snapshot))]
         if defaults := [(f.name, type_text(f), f.metadata[CURRENT_DEFAULT]) for f in fields if CURRENT_DEFAULT in f.metadata]:
             rows += [("", "", ""), ("# Column Default Values", "", ""), *defaults]
-    return answer(target.spark, "DescribeRelation", rows)
+    return target.results.of("DescribeRelation", rows)
 
 
 def _details(target: Target, snapshot: Snapshot) -> list[tuple[str, str]]:
     """What DESCRIBE EXTENDED shows beside the columns."""
-    entry = Name(target.spark, dotted(target.parts)).entry() if path_of(target.parts) is None else None
-    catalog, schema, table = target.whole_name
+    entry = catalog.Name(target.spark, dotted(target.parts)).entry() if path_of(target.parts) is None else None
+    of_catalog, schema, table = target.whole_name
     managed = entry is not None and entry.kind == "managed"
     properties = ",".join(f"{k}={v}" for k, v in sorted(target.nodes.redacted(properties_of(snapshot)).items()))
     return [
-        ("Catalog", catalog),
+        ("Catalog", of_catalog),
         ("Namespace", schema),
         ("Database", schema),
         ("Table", table),
@@ -82,7 +80,7 @@ def describe_column(target: Target, plan: Any) -> DataFrame:
         text = f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own"
         raise SchemaMismatch(text, table=target.path, condition=unresolved_column(parts, target.head.schema.names))
     rows = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
-    return answer(target.spark, "DescribeColumn", rows)
+    return target.results.of("DescribeColumn", rows)
 
 
 def properties_of(snapshot: Snapshot) -> dict[str, str]:
@@ -102,7 +100,7 @@ def show_properties(target: Target, plan: Any) -> DataFrame:
     properties = target.nodes.redacted(properties_of(target.head))
     key = target.nodes.option(plan.propertyKey())
     missing = f"Table {_name(target)} does not have property: {key}"
-    return answer(target.spark, "ShowTableProperties", sorted(properties.items()) if key is None else [(key, properties.get(key, missing))])
+    return target.results.of("ShowTableProperties", sorted(properties.items()) if key is None else [(key, properties.get(key, missing))])
 
 
 def show_columns(target: Target, plan: Any) -> DataFrame:
@@ -113,7 +111,7 @@ def show_columns(target: Target, plan: Any) -> DataFrame:
         said = {"namespaceA": dotted(beside), "namespaceB": dotted(own)}
         text = f"The table is in the schema {said['namespaceB']}, and not in {said['namespaceA']}: say one of them"
         raise InvalidInput(text, table=target.path, condition=named("SHOW_COLUMNS_WITH_CONFLICT_NAMESPACE", **said))
-    return answer(target.spark, "ShowColumns", [(n,) for n in target.head.schema.names])
+    return target.results.of("ShowColumns", [(n,) for n in target.head.schema.names])
 
 
 def partition_columns(target: Target) -> StructType:
@@ -156,7 +154,7 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
     properties = {k: v for k, v in snapshot.metadata.configuration.items() if _may_be_set(k, v)}
     listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in sorted(target.nodes.redacted(properties).items()))
-    return answer(target.spark, "ShowCreateTable", [(f"{text}TBLPROPERTIES (\n  {listed})\n" if listed else text,)])
+    return target.results.of("ShowCreateTable", [(f"{text}TBLPROPERTIES (\n  {listed})\n" if listed else text,)])
 
 
 def _may_be_set(name: str, value: str) -> bool:
@@ -169,8 +167,7 @@ def _may_be_set(name: str, value: str) -> bool:
 
 
 def _column(target: Target, field: StructField) -> str:
-    kind = bounded_type(field) if KEY in field.metadata else target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
-    metadata = field.metadata
+    kind, metadata = target.nodes.type_sql(field), field.metadata
     generated = f" GENERATED ALWAYS AS ({metadata[GENERATION_EXPRESSION]})" if metadata.get(GENERATION_EXPRESSION) else ""
     if START in metadata:
         generated = (

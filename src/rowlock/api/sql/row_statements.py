@@ -16,10 +16,10 @@ from rowlock.api.sql.target import Target, check_given, evolves, fitted, write_a
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
-from rowlock.engines.spark.frames.answers import answer
 from rowlock.engines.spark.sql.insert import partition_literal, query_of
 from rowlock.engines.spark.sql.parsing import ScalarSubqueries
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.protocol.schema import dotted, quote
 from rowlock.transaction.state.options import WriteMode
@@ -31,7 +31,7 @@ def update(target: Target, plan: Any) -> DataFrame:
     table = target.changed()
     values = ScalarSubqueries(target.nodes, target.statement, target.folder, lambda: target.head.schema.names)
     table._update(_condition(target, plan.condition()), _assignments(target, plan.assignments(), values), values.frames)
-    return _answer(answer(target.spark, "UpdateTable", [(_count(table._receipts.last, "Updated"),)]), table._receipts.last)
+    return _answer(target.results.of("UpdateTable", [(_count(table._receipts.last, "Updated"),)]), table._receipts.last)
 
 
 def delete(target: Target, plan: Any) -> DataFrame:
@@ -39,12 +39,12 @@ def delete(target: Target, plan: Any) -> DataFrame:
     table = target.changed()
     condition = plan.condition()
     table.delete(None if target.nodes.is_true(condition) else _expression(target, condition))
-    return _answer(answer(target.spark, "DeleteFromTable", [(_count(table._receipts.last, "Deleted"),)]), table._receipts.last)
+    return _answer(target.results.of("DeleteFromTable", [(_count(table._receipts.last, "Deleted"),)]), table._receipts.last)
 
 
 def truncate(target: Target, plan: Any) -> None:
     """TRUNCATE TABLE: a DELETE of all rows, whose files stay for older versions; never a step of an application."""
-    with session_commits(target.spark, instead={"write.txnAppId": None, "write.txnVersion": None}):
+    with session_commits(Session(target.spark), instead={"write.txnAppId": None, "write.txnVersion": None}):
         target.table()._truncate()
 
 

@@ -17,15 +17,13 @@ from rowlock.api.sql.descriptions import no_partitions
 from rowlock.api.sql.own_syntax import OwnStatement
 from rowlock.api.sql.target import Target
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog import Name, ParquetTable
+from rowlock.engines.spark import catalog
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.catalyst.versions import has_constraints
-from rowlock.engines.spark.frames.answers import answer, columns_of_answer, counts_frame, detail_frame
 from rowlock.engines.spark.frames.reading import files_of
+from rowlock.engines.spark.frames.results import Results
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.engines.spark.sql.parsing import parsed
-from rowlock.engines.spark.sql.session import is_enabled
-from rowlock.engines.spark.write.conversion import folder_in
+from rowlock.engines.spark.user_session import Session
+from rowlock.engines.spark.write import conversion
 from rowlock.exceptions import InvalidInput, TableNotFound, refuse
 from rowlock.protocol.paths import join, location, moment_in, path_of
 from rowlock.protocol.schema import dotted
@@ -152,7 +150,7 @@ def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
         refuse(statement, target.folder, why, _INSTEAD, condition)
     if not top:
         refuse(f"{target.statement} within another statement", target.folder, "Rowlock carries out one statement at a time", "Write them one by one")
-    return descriptions.partition_columns(target) if kind == "ShowPartitions" else columns_of_answer(kind)
+    return descriptions.partition_columns(target) if kind == "ShowPartitions" else Results.columns(kind)
 
 
 def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
@@ -161,7 +159,7 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
     work = HANDLED[nodes.kind(plan)]
-    with target.handle.commits("alter") if work.__module__ == alterations.__name__ else session_commits(nodes.spark):
+    with target.handle.commits("alter") if work.__module__ == alterations.__name__ else session_commits(Session(nodes.spark)):
         return work(target, plan)
 
 
@@ -170,7 +168,7 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
 
 def parsed_own(spark: SparkSession, text: str) -> OwnStatement | None:
     """The statement in a text that the session's Spark has no grammar for.  Raises InvalidInput, UnsupportedFeature."""
-    return own_syntax.parse(text, constraints=not has_constraints(spark.version))
+    return own_syntax.parse(text, constraints=not Session(spark).parses_constraints)
 
 
 def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
@@ -179,7 +177,7 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
     if found is None:
         return None
     named: Any = found.values["source"] if found.kind == "CLONE" else found.table
-    if found.kind != "CONVERT" and not (found.kind == "CLONE" and _is_parquet(nodes.spark, named)) and nodes.folder(named) is None:
+    if found.kind != "CONVERT" and not (found.kind == "CLONE" and conversion.parquet_named(nodes.spark, named) is not None) and nodes.folder(named) is None:
         raise nodes.not_found(named, found.kind)
     return found
 
@@ -187,7 +185,7 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
 def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
     """Runs one of Delta's own statements."""
     if statement.kind in ("CONVERT", "CLONE"):
-        with session_commits(nodes.spark):
+        with session_commits(Session(nodes.spark)):
             return (_convert if statement.kind == "CONVERT" else _clone)(nodes.spark, statement)
     target = Target(nodes, statement.kind, statement.table, nodes.folder(statement.table))
     if statement.kind.endswith(" CONSTRAINT"):
@@ -218,13 +216,13 @@ def _run_own(target: Target, statement: OwnStatement) -> DataFrame | None:
         listed = _inventory(target, values["inventory"]) if "inventory" in values else None
         done = table._vacuumed(hours, dry_run=bool(values.get("dry_run")), only_known=bool(values.get("lite")), inventory=listed)
         places = [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if values.get("dry_run") else [target.path]
-        return answer(target.spark, "VACUUM", [(location(place),) for place in places])
+        return target.results.of("VACUUM", [(location(place),) for place in places])
     if statement.kind == "HISTORY":
         limit: Any = values.get("limit")
         return table.history(limit)
     if statement.kind == "DETAIL":
-        name = None if path_of(target.parts) is not None or target.path == target.parts[-1] else str(Name(target.spark, dotted(target.parts)))
-        return detail_frame(target.spark, target.head, name)
+        name = None if path_of(target.parts) is not None or target.path == target.parts[-1] else str(catalog.Name(target.spark, dotted(target.parts)))
+        return target.results.of_detail(target.head, name)
     if statement.kind == "RESTORE":
         version: Any = values.get("version")
         return table.restoreToTimestamp(str(values["timestamp"])) if version is None else table.restoreToVersion(version)
@@ -241,10 +239,8 @@ def _run_own(target: Target, statement: OwnStatement) -> DataFrame | None:
 
 def _inventory(target: Target, given: object) -> list[ObjectMeta]:
     """The files of an inventory, a query or the parts of a table's name, that lie in the table's folder.  Raises InvalidInput for other columns."""
-    nodes = target.nodes
     query = given if isinstance(given, str) else "SELECT * FROM " + dotted(cast(Sequence[str], given))
-    rows = target.spark.sql(query) if is_enabled(target.spark) else nodes.frame(parsed(nodes, query, None))
-    return files_of(rows, location(target.path), target.path)
+    return files_of(target.nodes.rows(query), location(target.path), target.path)
 
 
 def _convert(spark: SparkSession, statement: OwnStatement) -> None:
@@ -252,41 +248,23 @@ def _convert(spark: SparkSession, statement: OwnStatement) -> None:
     convert_to_delta(spark, dotted(statement.table), statement.values.get("partitions"), statistics=not statement.values.get("no_statistics"))
 
 
-def _is_parquet(spark: SparkSession, parts: Sequence[str]) -> bool:
-    """Whether a name is that of a folder of Parquet files, such as parquet.`/path`, or of a Parquet table in the catalog."""
-    return _is_parquet_folder(spark, parts) or (path_of(parts) is None and Name(spark, dotted(parts)).is_parquet)
-
-
-def _is_parquet_folder(spark: SparkSession, parts: Sequence[str]) -> bool:
-    return parts[0].lower() == "parquet" and folder_in(spark, dotted(parts))[1] is not None
-
-
-def _parquet(spark: SparkSession, parts: Sequence[str]) -> tuple[Handle, ParquetTable | None]:
-    """A folder of Parquet files, and what the catalog holds of it where it was named by its name there."""
-    if _is_parquet_folder(spark, parts):
-        return Handle(spark, parts[1]), None
-    name = Name(spark, dotted(parts))
-    listed = name.parquet()
-    return Handle(spark, listed.folder, name=name.parts), listed
-
-
 def _clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
     """CREATE TABLE target SHALLOW CLONE source, which answers with delta-spark's metrics."""
     values: Any = statement.values
-    parquet, path = _is_parquet(spark, values["source"]), path_of(values["source"])
+    parquet, path = conversion.parquet_named(spark, values["source"]), path_of(values["source"])
     version, timestamp = values.get("version"), values.get("timestamp")
-    listed: ParquetTable | None = None
-    if parquet:
-        source, listed = _parquet(spark, values["source"])
+    listed = None if parquet is None else parquet[1]
+    if parquet is not None:
+        source = Handle(spark, parquet[0], name=() if listed is None else catalog.Name(spark, dotted(values["source"])).parts)
     else:
         source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(values["source"]))
         if path is not None and version is None and timestamp is None and (moment := moment_in(path)) is not None and not source.state.log.exists():
             source, version, timestamp = Handle(spark, moment[0]), *moment[1:]
-    if values["mode"] == "createIfNotExists" and path_of(statement.table) is None and Name(spark, dotted(statement.table)).entry() is not None:
-        return counts_frame(spark, "CLONE", {})
+    if values["mode"] == "createIfNotExists" and path_of(statement.table) is None and catalog.Name(spark, dotted(statement.table)).entry() is not None:
+        return Results(spark).of_counts("CLONE", {})
     place = place_named(spark, statement.table, values.get("location"))
     if values["mode"] == "createIfNotExists" and place.name is None and place.has_log:
-        return counts_frame(spark, "CLONE", {})
+        return Results(spark).of_counts("CLONE", {})
     receipts = Receipts()
     if parquet and (timestamp is not None or version is not None or source.state.log.exists()):
         raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
@@ -297,4 +275,4 @@ def _clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)
     name = f"parquet.`{location(source.path)}`" if parquet and listed is None else clone_name(source)
     clone_to(place, snapshot, name=name, replaces=values["mode"] in ("replace", "createOrReplace"), properties=values.get("properties", {}), receipts=receipts)
-    return counts_frame(spark, "CLONE", receipts.last.metrics if receipts.last is not None else {})
+    return Results(spark).of_counts("CLONE", receipts.last.metrics if receipts.last is not None else {})

@@ -23,7 +23,6 @@ from rowlock.engines.spark import catalog
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Spec
-from rowlock.engines.spark.statements.sources import refresh_cached
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_mapping import MAX_ID
@@ -31,7 +30,6 @@ from rowlock.protocol.column_values import HIGH_WATER_MARK
 from rowlock.protocol.paths import FORMATS, path_of
 from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, column_name, dotted, schema_json
 from rowlock.protocol.schema_fit import check_names
-from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import OF_ONE_TABLE
 from rowlock.transaction.state import call
@@ -242,7 +240,7 @@ def _check_clustering(snapshot: Snapshot, cluster_by: Sequence[ColumnPath]) -> N
 
 def refresh(target: Target, plan: Any) -> None:
     """REFRESH TABLE: what Spark has cached of the table is computed anew when it is asked for; all else asks the log by itself."""
-    refresh_cached(target.spark, open_store(target.path))
+    target.handle.session.refresh_cached(target.handle.state.store)
 
 
 def drop(target: Target, plan: Any) -> None:

@@ -15,11 +15,10 @@ from rowlock.api.row_writes import widened_metadata, widening
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.conditions import Condition, named
 from rowlock.display import count
-from rowlock.engines.spark.catalog import Name
+from rowlock.engines.spark import catalog
 from rowlock.engines.spark.catalyst.analysis import TableName
-from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, columns_of_frame
-from rowlock.engines.spark.frames.reading import relabelled
+from rowlock.engines.spark.frames.results import Results
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.insert import assigned
 from rowlock.engines.spark.sql.nodes import Nodes
@@ -57,6 +56,11 @@ class Target:
         return self.nodes.spark
 
     @property
+    def results(self) -> Results:
+        """What statements return, on the session."""
+        return Results(self.nodes.spark)
+
+    @property
     def path(self) -> str:
         """The folder of a table that is there."""
         assert self.folder is not None
@@ -87,7 +91,7 @@ class Target:
     @property
     def whole_name(self) -> tuple[str, ...]:
         """The parts of the name with its schema and its catalog; of a path the format's name and the path after the catalog."""
-        return ("spark_catalog", *self.parts) if path_of(self.parts) is not None else Name(self.spark, dotted(self.parts)).parts
+        return ("spark_catalog", *self.parts) if path_of(self.parts) is not None else catalog.Name(self.spark, dotted(self.parts)).parts
 
     def _alias_by_name(self) -> TableName:
         """The name with its schema and its catalog, by which expressions may call the table without an alias."""
@@ -130,11 +134,7 @@ def fitted(
         duplicate = named("DELTA_DUPLICATE_COLUMNS_FOUND.READ_SCHEMA", duplicateCols=", ".join(twice))
         condition = named("COLUMN_ALREADY_EXISTS", columnName=quote(twice[-1])) if listed else duplicate
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path, condition=condition)
-    _, alias = target.nodes.without_alias(analyzed(rows))
-    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills, placed=placed)
-    # With the metadata that the table gets with a new column.
-    out = relabelled(out, {f.name: f.metadata for n in names for f in (known[n.lower()],)}) if evolving else out
-    return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
+    return assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills, placed=placed, with_metadata=evolving)
 
 
 _IGNORED = frozenset(("path", "__required_write_privileges__", "__partition_columns"))

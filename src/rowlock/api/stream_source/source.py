@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 
@@ -21,11 +20,9 @@ from rowlock.api.stream_source.walk import AFTER_CHANGE, CHANGE, NOTHING, Piece,
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import Changed, changed_rows
 from rowlock.conflict.delta import live_slice
-from rowlock.engines.spark.catalyst.bridge import analyzed
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.reading import columns_of_stream, relabelled, same_columns
-from rowlock.engines.spark.session.settings import settings_of
-from rowlock.engines.spark.sql.streams import NumberedFiles, is_below, java_pattern
+from rowlock.engines.spark.sql import streams
 from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
@@ -91,7 +88,7 @@ def _tracking(handle: Handle, options: StreamOptions, newest: Snapshot) -> Track
     if options.schema_location is None:
         return None
     folder = f"{options.schema_location.rstrip('/')}/_schema_log_{newest.metadata.id}{'' if options.source_id is None else f'_{options.source_id}'}"
-    return TrackingLog(NumberedFiles(handle.spark, folder), newest)
+    return TrackingLog(streams.NumberedFiles(handle.spark, folder), newest)
 
 
 class TableStream:
@@ -99,9 +96,9 @@ class TableStream:
 
     def __init__(self, handle: Handle, options: StreamOptions, schema: StructType | None, place: str) -> None:
         self._handle, self._options, self._place = handle, options, place
-        settings_of(handle.spark).check("stream")
+        handle.session.settings().check("stream")
         self._shown = _found(handle)
-        self._excluded = None if options.exclude_regex is None else java_pattern(handle.spark, options.exclude_regex)
+        self._excluded = None if options.exclude_regex is None else streams.java_pattern(handle.spark, options.exclude_regex)
         self._tracking = _tracking(handle, options, self._shown)
         self._come_to = -1
         if self._tracking is not None:
@@ -230,8 +227,8 @@ class TableStream:
         """Reads with the columns of the tracking log.  Raises where it lies elsewhere, is another source's, or has a change that no option allows."""
         spark, location, path = self._handle.spark, self._options.schema_location or "", self._handle.path
         checkpoint = self._place.rpartition("/sources/")[0]
-        outside = settings_of(spark).flag("streaming.allowSchemaLocationOutsideCheckpointLocation")
-        if checkpoint and not outside and not is_below(spark, location, checkpoint):
+        outside = self._handle.session.settings().flag("streaming.allowSchemaLocationOutsideCheckpointLocation")
+        if checkpoint and not outside and not streams.is_below(spark, location, checkpoint):
             condition = named("DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT", schemaTrackingLocation=location, checkpointLocation=checkpoint)
             raise InvalidInput(f"schemaTrackingLocation {location} must lie below the query's checkpoint {checkpoint}", table=path, condition=condition)
         if tracking.current is None:
@@ -242,7 +239,7 @@ class TableStream:
                 "schemaTrackingLocation or streamingSourceTrackingId of its own",
                 table=path,
             )
-        check_allowed(tracking, self._options, settings_of(spark).given, self._place, path)
+        check_allowed(tracking, self._options, self._handle.session.settings().given, self._place, path)
         self._shown, self._come_to = tracking.current.of(self._shown), tracking.current.version
 
     def _changes(self, commit: Commit) -> bool:
@@ -298,10 +295,10 @@ class TableStream:
 
     # ---- the rows of a batch ---------------------------------------------------------------
 
-    def batch(self, start: str | None, end: str) -> Any:
-        """The plan of the rows between two offsets."""
+    def batch(self, start: str | None, end: str) -> DataFrame:
+        """The rows between two offsets."""
         frame = self._frame(self.pieces(start, end))
-        return analyzed(relabelled(frame, {f.name: f.metadata for f in self.columns.fields}))  # a sink that makes a table gives it the columns' comments
+        return relabelled(frame, {f.name: f.metadata for f in self.columns.fields})  # a sink that makes a table gives it the columns' comments
 
     def pieces(self, start: str | None, end: str) -> list[Piece]:
         """What is read between two offsets, in order."""

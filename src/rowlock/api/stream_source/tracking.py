@@ -13,7 +13,7 @@ import orjson
 
 from rowlock.api.stream_source.options import StreamOptions
 from rowlock.conditions import named
-from rowlock.engines.spark.sql.streams import NumberedFiles
+from rowlock.engines.spark.sql import streams
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -67,7 +67,7 @@ class Tracked:
 class TrackingLog:
     """The log of one source.  Raises InvalidInput where it is another table's, or damaged."""
 
-    def __init__(self, files: NumberedFiles, snapshot: Snapshot) -> None:
+    def __init__(self, files: streams.NumberedFiles, snapshot: Snapshot) -> None:
         self._files, self._snapshot = files, snapshot
         self._last = files.last()
         self.current = self._read(self._last)

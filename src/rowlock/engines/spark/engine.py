@@ -22,8 +22,7 @@ from rowlock.engines.spark.catalyst.errors import missing_files_named
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.plan import Planner
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.session.clouds import options_of_session
-from rowlock.engines.spark.sql.hadoop_files import open_files
+from rowlock.engines.spark.session.clouds import open_files, options_of_session
 from rowlock.engines.spark.statements.append import append_blocks, conform
 from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
 from rowlock.engines.spark.statements.passage import Passage

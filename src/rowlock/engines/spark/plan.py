@@ -56,30 +56,26 @@ _DELETED = Clauses(matched=(Clause("delete", None),))
 class Overwrite:
     """What an overwrite replaces.
 
-    where     the condition of the rows; None for all
-    matching  which rows a new row matches
-    same      no row changes: the new rows are those that are there, and only their files are others
-    dynamic   the partitions that the new rows fall into, of a table that has partitions
-    schema    the columns and the partitioning, too
+    where    the condition of the rows; None for all
+    dynamic  the partitions that the new rows fall into, of a table that has partitions
+    schema   the columns and the partitioning, too
+    same     no row changes: the new rows are those that are there, and only their files are others
+    on       the rows that a new row matches by this condition over both, in which `alias` is the table's name
+    using    the rows that a new row matches by equal values of these columns
     """
 
     where: str | Column | None = None
     dynamic: bool = False
     schema: bool = False
-    matching: Matching | None = None
     same: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """Which rows of a table a new row matches: `on`, a condition over both, or equal values of the columns `using`.
-
-    alias  the name that `on` has for the table
-    """
-
     on: str | Column | None = None
     using: Sequence[str] = ()
     alias: str | None = None
+
+    @property
+    def by_match(self) -> bool:
+        """Whether it replaces the rows that a new row matches."""
+        return self.on is not None or bool(self.using)
 
 
 class Planner(Reader):
@@ -184,7 +180,7 @@ class Planner(Reader):
         text = what.where if what.where is None or isinstance(what.where, str) else delete.parameters["predicate"][0]  # a Column has no text of its own
         return [delete, append], parameters | ({} if text is None else {"predicate": text})
 
-    def matching(self, snapshot: Snapshot, df: DataFrame, what: Matching, pinned: list[Source], max_records: int | None) -> Planned:
+    def matching(self, snapshot: Snapshot, df: DataFrame, what: Overwrite, pinned: list[Source], max_records: int | None) -> Planned:
         """A MERGE that deletes the rows that a new row matches, an append of all new rows over the same reading of them, and their parameters.
 
         `pinned`: the source of the MERGE, which the first try adds and later ones find.  Raises SchemaMismatch, StatementRefused on an append-only table, and what

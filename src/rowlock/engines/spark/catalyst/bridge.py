@@ -46,6 +46,7 @@ class Catalyst:
         for name in _LOOKED_UP_OFTEN:
             java_import(jvm, name)
         self.scans: JavaObject = None  # rowlock.Scans, from the first session on that is enabled
+        self.has_delta_spark = False  # whether delta-spark is in the JVM, too, as far as a session was enabled
         self.data_files: JavaObject = None  # rowlock.DataFiles, from the first use on (see `read.scan.in_jvm`)
         self._properties: dict[str, JavaObject] = {}
         sql = jvm.org.apache.spark.sql

@@ -5,8 +5,10 @@ policy of the session values are stored in them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, CharType, DataType, DecimalType, MapType, StringType, StructField, StructType, VarcharType
@@ -87,11 +89,11 @@ def delta_type(type_: DataType) -> schema.DataType:
     return schema.PrimitiveType(name if isinstance(name, str) else type_.simpleString())
 
 
-def stored_field(field: StructField) -> StructField:
-    """The field as a table's schema has it: a bounded string is a string, and the column's metadata says the bounds."""
-    if not holds(field.dataType, lambda leaf: isinstance(leaf, (CharType, VarcharType))):
-        return field
-    return StructField(field.name, unbounded(field.dataType), field.nullable, {**field.metadata, KEY: _ddl(field.dataType)})
+def new_column(name: str, given: str | DataType, nullable: bool = True, metadata: Mapping[str, Any] | None = None) -> StructField:
+    """A column of a type as the user writes it, as a table's schema has it: a bounded string is a string, and the metadata says the bounds.  Raises InvalidInput."""
+    type_ = parse_type(given)
+    bounds = {KEY: _ddl(type_)} if holds(type_, lambda leaf: isinstance(leaf, (CharType, VarcharType))) else {}
+    return StructField(name, unbounded(type_), nullable, {**(metadata or {}), **bounds})
 
 
 def unbounded(type_: DataType) -> DataType:
@@ -114,12 +116,6 @@ def type_text(field: StructField) -> str:
     """What the type of a column is called, its bound in it."""
     bound = bound_in(field.metadata.get(KEY))
     return field.dataType.simpleString() if bound is None else str(bound)
-
-
-def bounded_type(field: StructField) -> str:
-    """The type of a column with bounds as CREATE TABLE says it."""
-    bound = bound_in(field.metadata[KEY])
-    return str(field.metadata[KEY]) if bound is None else str(bound).upper()
 
 
 def compared(field: StructField) -> StructField:

@@ -69,11 +69,6 @@ def version_of(spark_version: str) -> Version | None:
     return VERSIONS.get(".".join(spark_version.split(".")[:2]))
 
 
-def has_constraints(spark_version: str) -> bool:
-    """Whether the grammar of a version of Spark has ADD and DROP CONSTRAINT."""
-    return (version_of(spark_version) or Version()).constraints
-
-
 def java_of(spark_version: str, source: str) -> str:
     """Rowlock's Java source as this version of Spark compiles it."""
     for newest, here in (version_of(spark_version) or Version()).java:

@@ -4,32 +4,29 @@ A version's changes are in its change data files; where it has none, its adds ar
 deletion vector lost or got back the rows in which the two vectors differ.
 
 A plan may also name a table without its files (`Scan` in sql/scans.java): they are chosen when it runs, so DataFrames and views follow the table.
-Also arguments that only Spark can read: a timestamp as text, in the session's time zone; the inventory of a table's folder for VACUUM.
+Also the inventory of a table's folder for VACUUM.
 """
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Changed, refuse_its_columns
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, to_arrow, with_parts
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, nullable_type, to_arrow, with_parts
 from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import OF_IDS, Constants, check_names, empty_frame, local_frame, table_schema
-from rowlock.engines.spark.session.connect import is_connect
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
@@ -41,8 +38,6 @@ from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import MERGE_SCHEMA
 from rowlock.storage.store import ObjectMeta
-from rowlock.time_zones import zone_of
-from rowlock.transaction.state.shared import WRITE_IT_LIKE, local_milliseconds
 
 ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
 
@@ -75,33 +70,6 @@ def _shown_field(f: StructField) -> StructField:
 
 def _shown_type(t: DataType) -> DataType:
     return with_parts(t, _shown_type, _shown_field)
-
-
-def milliseconds(spark: SparkSession, timestamp: str | datetime.datetime, table: str) -> int:
-    """Milliseconds since 1970 (UTC) of a datetime, or of text that the session casts to a timestamp.
-
-    Raises InvalidInput for text that the session cannot cast.
-    """
-    if not isinstance(timestamp, str):
-        return local_milliseconds(timestamp, table)
-    if is_connect(spark):
-        found = spark.sql("SELECT unix_millis(try_cast(:text AS timestamp_ltz))", args={"text": timestamp})
-    else:
-        found = local_frame(spark, pa.table({"text": [timestamp]})).select(F.unix_millis(F.col("text").try_cast("timestamp_ltz")))
-    row = found.first()
-    if row is None or row[0] is None:
-        quoted = timestamp.replace("\\", "\\\\").replace("'", "\\'")
-        wording = f"The provided timestamp ('{quoted}') cannot be converted to a valid timestamp"
-        raise InvalidInput(f"{wording}: {WRITE_IT_LIKE}", table=table, condition=named("DELTA_TIMESTAMP_INVALID", expr=f"'{quoted}'"))
-    return int(row[0])
-
-
-def session_zone(spark: SparkSession) -> datetime.tzinfo:
-    """The time zone of a session; UTC where Python does not know its name."""
-    try:
-        return zone_of(str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
-    except ValueError:
-        return datetime.UTC
 
 
 _COLUMNS = StructType(
@@ -157,12 +125,8 @@ def columns_of_stream(snapshot: Snapshot, *, with_changes: bool) -> StructType:
 
 def same_columns(one: StructType, other: StructType) -> bool:
     """Whether two schemas have the same names and types, in the same order."""
-    return [(f.name.lower(), nullable_bare(f)) for f in one.fields] == [(f.name.lower(), nullable_bare(f)) for f in other.fields]
-
-
-def nullable_bare(field: StructField) -> StructField:
-    """A field without metadata, and all in it nullable."""
-    return nullable(StructType([StructField("it", bare(field.dataType))])).fields[0]
+    bare_fields = ([(f.name.lower(), nullable_type(bare(f.dataType))) for f in columns.fields] for columns in (one, other))
+    return next(bare_fields) == next(bare_fields)
 
 
 class Reader:

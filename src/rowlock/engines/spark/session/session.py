@@ -68,12 +68,6 @@ def _existing() -> SparkSession | None:
         return None
 
 
-def application_name(session: SparkSession) -> str:
-    """The name that the user gave the Spark application; empty for a session of Spark Connect, whose server has it."""
-    context = getattr(session, "_sc", None)
-    return "" if context is None else str(context.appName)
-
-
 def _start_local(*, cores: int, memory_mb: int, stores: Sequence[str] = ()) -> SparkSession:
     """Starts a local session, or connects to the one that SPARK_REMOTE names."""
     if not os.environ.get("SPARK_REMOTE"):

@@ -1,26 +1,21 @@
-"""The settings of sessions: Delta's, as they are at this moment; and those that Rowlock's reads and writes need, in a clone of the user's session.
+"""The settings that Rowlock's reads and writes need, in a clone of the user's session.
 
-A clone has the user's temporary views, functions and settings of that moment and a conf of its own.  Of the user's session only those
-of Delta's settings are changed that a commit changes.
+A clone has the user's temporary views, functions and settings of that moment and a conf of its own.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rowlock import arguments, threads
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.versions import SCANS
-from rowlock.engines.spark.session.connect import is_connect, jvm_is_alive
-from rowlock.protocol.session_settings import PREFIX, SETTINGS, Settings
+from rowlock.engines.spark.session.connect import jvm_is_alive
+from rowlock.protocol.session_settings import SETTINGS
 
 _SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -49,7 +44,7 @@ _SETTINGS = {
 
 
 _NOT_FIXED = object()
-_fixed: ContextVar[Any] = ContextVar("the variables that the statement of this call sees", default=_NOT_FIXED)
+FIXED: ContextVar[Any] = ContextVar("the variables that the statement of this call sees", default=_NOT_FIXED)
 
 
 def cloned_session(spark: SparkSession, more: Mapping[str, str] | None = None, name: str = "", *, variables: bool = False) -> Any:
@@ -63,57 +58,19 @@ def cloned_session(spark: SparkSession, more: Mapping[str, str] | None = None, n
     if more:
         session.sessionState().conf().setConf(bridge.properties(f"settings of {name}", dict(more)))
     if variables:
-        held = _variables(spark) if _fixed.get() is _NOT_FIXED else _fixed.get()
+        held = variables_of(spark) if FIXED.get() is _NOT_FIXED else FIXED.get()
         if held is not None:
             bridge.variables_in(session.sessionState().catalogManager().tempVariableManager()).addAll(held)
     return session
 
 
-def fixed_variables(spark: SparkSession) -> AbstractContextManager[None]:
-    """A block whose statements see the session's variables with the values of now, however often they are planned anew."""
-    return threads.holding(_fixed, _variables(spark))
-
-
-def _variables(spark: SparkSession) -> Any:
+def variables_of(spark: SparkSession) -> Any:
     """The variables of a session by name, as they are now; None where there are none."""
     manager = spark._jsparkSession.sessionState().catalogManager().tempVariableManager()
     return None if manager.isEmpty() else catalyst(spark).variables_in(manager).clone()
 
 
-_OF_SPARK = tuple(name for name in SETTINGS if name.startswith("spark."))
-_NAMES = re.compile(rf"(?<![\w.])(?:{re.escape(PREFIX)}[A-Za-z0-9_.\-]+|{'|'.join(map(re.escape, _OF_SPARK))})(?==)")
-"""What is to be read: Delta's own settings, and those of Spark's that are for data files."""
-LAST_VERSION = "lastCommitVersionInSession"
-"""What Rowlock sets itself after each commit."""
 _process = os.getpid()
-
-
-def settings_of(spark: Any) -> Settings:
-    """The settings that a session has now, classic or of Spark Connect.  What can change no result here is named in a warning, once in a process.
-
-    Two round trips where none is set.
-    """
-    found = _of_connect(spark) if is_connect(spark) else _of_classic(spark)
-    settings = Settings(found)
-    for name, text in settings.without_effect().items():
-        arguments.warn_once(text, name)
-    return settings
-
-
-def _of_classic(spark: Any) -> dict[str, str]:
-    """By names without PREFIX.  All settings come as one text, which is searched for names: asking for each known one is a round trip each."""
-    names = set(_NAMES.findall(str(spark.conf._jconf.getAllAsJava().toString()))) - {PREFIX + LAST_VERSION}
-    values = {name: spark.conf.get(name, None) for name in sorted(names)}
-    return {name.removeprefix(PREFIX): str(value) for name, value in values.items() if value is not None}
-
-
-def _of_connect(spark: Any) -> dict[str, str]:
-    return {str(name).removeprefix(PREFIX): str(value) for name, value in spark.conf.getAll.items() if str(name) in _OF_SPARK or str(name).startswith(PREFIX)}
-
-
-def set_in(spark: Any, name: str, value: str | None) -> None:
-    """Sets one of Delta's settings in a session, or unsets it."""
-    spark.conf.unset(PREFIX + name) if value is None else spark.conf.set(PREFIX + name, value)
 
 
 def make_known(spark: SparkSession) -> None:
@@ -130,11 +87,7 @@ def session_of_process() -> Any:
 
     None where this process has none that lives, and in a forked child, whose parent's it is.
     """
-    if "pyspark" not in sys.modules or os.getpid() != _process:
-        return None
-    from pyspark.sql import SparkSession
-
     default = getattr(SparkSession, "_instantiatedSession", None)
-    if default is None or getattr(default._sc, "_jsc", None) is None or not jvm_is_alive(default):
+    if os.getpid() != _process or default is None or getattr(default._sc, "_jsc", None) is None or not jvm_is_alive(default):
         return None
     return SparkSession.getActiveSession() or default

@@ -21,6 +21,7 @@ from rowlock.engines.spark.catalog import SESSION_CATALOG, delta_tables
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
 from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import refuse
 from rowlock.protocol.names import LOG_DIRECTORY
 from rowlock.protocol.paths import FORMATS, decode, path_of
@@ -99,6 +100,12 @@ class Found:
     text: str
     folder: str | None = None
     delta: bool = False
+
+
+def check(spark: SparkSession, command: JavaObject) -> None:
+    """Raises where a command that Spark is about to run may change a Delta table that is Rowlock's."""
+    if Session(spark).serves_delta:
+        Guard(spark).check(command)
 
 
 class Guard:

@@ -20,10 +20,11 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, fields_by_name, nullable, with_parts_of
 from rowlock.engines.spark.catalyst.types import store_policy
+from rowlock.engines.spark.frames.reading import relabelled
 from rowlock.engines.spark.read.scan import empty_frame, table_schema
 from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.engines.spark.sql.session import is_enabled
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import schema as protocol_schema
@@ -71,14 +72,18 @@ def assigned(
     by_name: bool = False,
     fills: bool = False,
     placed: protocol_schema.StructType | None = None,
+    with_metadata: bool = False,
 ) -> DataFrame:
-    """The rows under these columns, by position; with `by_name`, fields within structs by their names, or by those in `placed`.  With `fills` fields that structs lack are null.
+    """The rows under these columns and their own alias, by position; with `by_name`, fields within structs by their names, or by those in `placed`.  With `fills` fields that structs lack are null.
+
+    `with_metadata`: the columns keep theirs, which the table gets with a new column.
 
     Raises Spark's AnalysisException for a type that may not be stored in a column's, SchemaMismatch for structs that lack fields or have more.
 
     Null is let through, for the table's own check of it; a value that does not fit raises when the rows are computed.
     """
     spark, bridge = rows.sparkSession, catalyst(rows.sparkSession)
+    _, alias = Nodes(spark).without_alias(analyzed(rows))
     nulls = {f.name for f, given in zip(columns, rows.schema.fields, strict=True) if isinstance(f.dataType, NullType) and isinstance(given.dataType, NullType)}
     schema = nullable(StructType([StructField(f.name, BooleanType() if f.name in nulls else bare(f.dataType), True) for f in columns]))
     wanted = analyzed(empty_frame(spark, schema)).output()
@@ -93,7 +98,9 @@ def assigned(
     default = getattr(resolver, "resolveOutputColumns$default$6")()
     plan = resolver.resolveOutputColumns(table, wanted, analyzed(rows), by_name, conf, default)
     fitted = bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])  # Spark stores no null in a void column under STRICT, so it sees another type
-    return fitted.select(*(F.lit(None).alias(n) if n in nulls else F.col(quote(n)) for n in fitted.columns)) if nulls else fitted
+    fitted = fitted.select(*(F.lit(None).alias(n) if n in nulls else F.col(quote(n)) for n in fitted.columns)) if nulls else fitted
+    fitted = relabelled(fitted, {f.name: f.metadata for f in columns}) if with_metadata else fitted
+    return fitted.alias(alias) if alias else fitted  # by which a replaceOn calls the rows
 
 
 def _with_fields_named(rows: DataFrame, columns: protocol_schema.StructType) -> DataFrame:
@@ -210,7 +217,7 @@ def pass_on_options(is_delta: Callable[[SparkSession, str], bool]) -> None:
     @functools.wraps(plain)
     def insert_into(self: DataFrameWriter, tableName: str, overwrite: bool | None = None) -> None:
         spark: SparkSession = self._spark
-        if not (is_enabled(spark) and (given := _options(self, spark)) and is_delta(spark, tableName)):
+        if not (Session(spark).is_enabled and (given := _options(self, spark)) and is_delta(spark, tableName)):
             return plain(self, tableName, overwrite)
         spark.sparkContext.setLocalProperty(_GIVEN, json.dumps(given))
         try:

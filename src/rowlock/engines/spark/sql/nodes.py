@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
+from pyspark.sql.types import DataType, StructField, _parse_datatype_json_string
 
 from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, delta_tables, not_found
@@ -19,7 +19,7 @@ from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst
 from rowlock.engines.spark.catalyst.types import char_is_varchar, parse_type
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
-from rowlock.protocol.char_varchar import KEY, as_varchar
+from rowlock.protocol.char_varchar import KEY, as_varchar, bound_in
 from rowlock.protocol.paths import FORMATS, path_of
 from rowlock.protocol.schema import ColumnPath, dotted
 
@@ -57,9 +57,9 @@ class Nodes:
         """A query's plan as a DataFrame of the session; Spark's analyzer resolves it now."""
         return self.bridge.dataframe(plan, self.spark)
 
-    def jvm_type(self, columns: StructType) -> JavaObject:
-        """A type of pyspark's as the JVM's."""
-        return self.bridge.data_type.fromJson(columns.json())
+    def rows(self, query: str) -> DataFrame:
+        """The rows of a query's text."""
+        return self.spark.sql(query)
 
     # ---- names -----------------------------------------------------------------------------
 
@@ -253,6 +253,13 @@ class Nodes:
         held = str(said.json())
         return _parse_datatype_json_string(as_varchar(held) if char_is_varchar(self.spark) else held)
 
+    def type_sql(self, column: StructField) -> str:
+        """The type of a table's column as CREATE TABLE says it, its bound in it."""
+        if KEY not in column.metadata:
+            return str(self.bridge.data_type.fromJson(column.dataType.json()).sql())
+        bound = bound_in(column.metadata[KEY])
+        return str(column.metadata[KEY]) if bound is None else str(bound).upper()
+
     def spec_of(self, plan: JavaObject) -> Spec:
         """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties (in REPLACE those of Delta), and with a query options of its write, as delta-spark has it."""
         given = plan.tableSpec()
@@ -298,6 +305,12 @@ class Nodes:
         folder = None if view is None else _folder_of_view(self, view, _DEPTH)
         return None if folder is None else (folder, _columns(self, view))
 
+    @staticmethod
+    def marked(frame: DataFrame, path: str) -> DataFrame:
+        """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
+        analyzed(frame).setTagValue(catalyst(frame.sparkSession).mark(_TAG), path)
+        return frame
+
     def not_whole(self, parts: Sequence[str], statement: str) -> Condition:
         """delta-spark's condition for a statement on a view that is no whole table."""
         plan, name = analyzed(self.spark.table(dotted(parts))), dotted(parts)
@@ -313,12 +326,6 @@ class Nodes:
 _TAG = "rowlock.table"
 _DEPTH = 20
 """Views in views that are looked through; Spark itself stops at a hundred."""
-
-
-def marked(frame: DataFrame, path: str) -> DataFrame:
-    """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
-    analyzed(frame).setTagValue(catalyst(frame.sparkSession).mark(_TAG), path)
-    return frame
 
 
 def _temporary_view(nodes: Nodes, parts: Sequence[str]) -> JavaObject | None:

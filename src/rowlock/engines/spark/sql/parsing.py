@@ -24,6 +24,7 @@ from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_na
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.statements.sources import frame_of_now
+from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, StatementRefused, WrongType
 
 _lock = threading.Lock()
@@ -92,21 +93,28 @@ _NAMES = ("UnresolvedRelation", "RelationTimeTravel", "UnresolvedTableValuedFunc
 
 
 class Replaced(Nodes):
-    """The nodes of a session whose queries get Rowlock's plans in place of Delta tables."""
+    """The nodes of a session whose queries get Rowlock's rows in place of Delta tables."""
 
-    def __init__(self, spark: SparkSession, plan_of: Callable[[JavaObject], JavaObject | None]) -> None:
+    def __init__(self, spark: SparkSession, rows_of: Callable[[Named], DataFrame]) -> None:
         super().__init__(spark)
-        self._plan_of = plan_of
+        self._rows_of = rows_of
 
     def frame(self, plan: JavaObject) -> DataFrame:
         """See `Nodes`."""
         return super().frame(replaced(self.spark, plan.transformUpWithSubqueries, _NAMES, self._plan_of))
 
+    def _plan_of(self, node: JavaObject) -> JavaObject | None:
+        found = Named.of(self, node)
+        return None if found is None else analyzed(self._rows_of(found).alias(found.name))
 
-def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
-    """The parsed plan of a text, with the CTEs of its statement, and what IDENTIFIER(...) names, at their places.  Raises Spark's ParseException."""
-    plan = _parsed(nodes, text, args)
-    return identified(nodes.spark, plan) if "identifier" in text.lower() else plan
+    def rows(self, query: str) -> DataFrame:
+        """See `Nodes`."""
+        return super().rows(query) if Session(self.spark).is_enabled else self.frame(self.parsed(query, None))
+
+    def parsed(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
+        """The parsed plan of a text, with the CTEs of its statement, and what IDENTIFIER(...) names, at their places.  Raises Spark's ParseException."""
+        plan = _parsed(self, text, args)
+        return identified(self.spark, plan) if "identifier" in text.lower() else plan
 
 
 def _parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
@@ -234,28 +242,30 @@ class Named:
     options: Mapping[str, str] = field(default_factory=dict)
     changes: Sequence[int | str | datetime.datetime] = ()
 
+    @classmethod
+    def of(cls, nodes: Nodes, node: JavaObject) -> Named | None:
+        """What an UnresolvedRelation, a RelationTimeTravel or a function such as table_changes names; None where it is no Delta table.
 
-def named(nodes: Nodes, node: JavaObject) -> Named | None:
-    """What an UnresolvedRelation, a RelationTimeTravel or a function such as table_changes names; None where it is no Delta table.
-
-    Raises InvalidInput for a version that is no number, or a time that is none.
-    """
-    if class_name(node) == "UnresolvedTableValuedFunction":
-        return _changes_of(nodes, node)
-    travels = class_name(node) == "RelationTimeTravel"
-    relation = node.relation() if travels else node
-    parts = nodes.parts(relation)
-    if parts is None:
-        return None
-    folder = nodes.folder(_within_view(nodes, parts))
-    if folder is None:
-        return None
-    if not travels:
-        return Named(folder, parts[-1], options={k.lower(): str(v) for k, v in entries(relation.options()).items()})
-    version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
-    if version is not None and not str(version).isdecimal():
-        raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number", table=folder, condition=error_named("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE"))
-    return Named(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
+        Raises InvalidInput for a version that is no number, or a time that is none.
+        """
+        if class_name(node) == "UnresolvedTableValuedFunction":
+            return _changes_of(nodes, node)
+        travels = class_name(node) == "RelationTimeTravel"
+        relation = node.relation() if travels else node
+        parts = nodes.parts(relation)
+        if parts is None:
+            return None
+        folder = nodes.folder(_within_view(nodes, parts))
+        if folder is None:
+            return None
+        if not travels:
+            return cls(folder, parts[-1], options={k.lower(): str(v) for k, v in entries(relation.options()).items()})
+        version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
+        if version is not None and not str(version).isdecimal():
+            raise InvalidInput(
+                f"VERSION AS OF {version!r}: a version is a number", table=folder, condition=error_named("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE")
+            )
+        return cls(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
 
 
 def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:

@@ -21,19 +21,23 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from rowlock import threads
 from rowlock.arguments import is_set
 from rowlock.conditions import ANY, NO_STATE
-from rowlock.engines.spark.catalyst.bridge import catalyst, entries
+from rowlock.engines.spark.catalyst.bridge import analyzed, catalyst, entries
 from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_of
 from rowlock.engines.spark.session.compiled import Classes
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
 from rowlock.engines.spark.session.settings import make_known
 from rowlock.engines.spark.sql.commands import HARMLESS
+from rowlock.engines.spark.sql.guard import check
+from rowlock.engines.spark.sql.insert import pass_on_options
 from rowlock.engines.spark.sql.parsing import identified, start_callback_server
 from rowlock.engines.spark.sql.streams import still, stop_at_exit
-from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.engines.spark.user_session import Session
+from rowlock.exceptions import UnsupportedFeature
 
 _FAILED = "\x01rowlock failed"
 _KEPT_ERRORS = 64
@@ -44,7 +48,7 @@ _DEEPEST_CAUSE = 20
 Answers = Mapping[str, Callable[..., Any]]
 """What Python answers, by the word with which Java asks: called with the Python session, then with the arguments as Python has them.
 
-A map of texts is a dict, a list is a list, a Dataset a DataFrame; the map that a scan fills is Java's.
+A map of texts is a dict, a list is a list, a Dataset or a plan that is answered a DataFrame, columns are a StructType; the map that a scan fills is Java's.
 """
 _ROWS = {"save": 2, "batch": 0}
 """The arguments that are a Dataset, by whose session is answered."""
@@ -59,7 +63,7 @@ class Callback:
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
     def __init__(self, spark: SparkSession, answers: Answers) -> None:
-        self._answers, self._spark = {**answers, "identified": identified}, spark
+        self._answers, self._spark = {**answers, "identified": identified, "check": check}, spark
         self._known: dict[str, SparkSession] = {}
         self._met: OrderedDict[str, SparkSession] = OrderedDict()
         self._meeting = threading.Lock()
@@ -98,7 +102,9 @@ class Callback:
         if what in ("stream_columns", "sink"):
             stop_at_exit(spark)
         answer = self._answers[what](spark, *(given if what == "scan" else map(_python, given)))
-        return answer._jdf if isinstance(answer, DataFrame) else answer
+        if isinstance(answer, StructType):
+            return catalyst(spark).data_type.fromJson(answer.json())
+        return answer if not isinstance(answer, DataFrame) else answer._jdf if what == "run" else analyzed(answer)
 
     def _session(self, session: Any) -> SparkSession:
         """The Python session of a JVM session; the same one as long as it is used, since engines are cached by it."""
@@ -176,11 +182,6 @@ _injected: dict[int, Any] = {}
 """The extensions that have the rules already, by their identity; kept, so that no other object gets the same one."""
 
 
-def is_enabled(spark: SparkSession) -> bool:
-    """Whether the session's parser is Rowlock's, and with it its rules."""
-    return catalyst(spark).scans is not None and str(spark._jsparkSession.sessionState().sqlParser().getClass().getName()) == "rowlock.Parser"
-
-
 def install(spark: SparkSession, classes: Classes) -> None:
     """Changes the session and all that are made from it later.  Raises UnsupportedFeature where this Spark is built otherwise, before anything is changed."""
     session: Any = spark._jsparkSession
@@ -223,23 +224,20 @@ def _field(kind: Any, name: str) -> Any:
 
 _INSTEAD = "Use rowlock.sql(spark, text), rowlock.DeltaTable and rowlock.write there"
 _LOGGER = logging.getLogger("rowlock")
-_beside: set[int] = set()
-"""The JVMs in which delta-spark is."""
 _connected: dict[int, Callback] = {}
 
 
-def enable(spark: SparkSession, answers: Answers) -> None:
-    """Changes the session for as long as it lives.  Raises UnsupportedFeature before anything is changed."""
+def enable(spark: SparkSession, answers: Answers, is_delta: Callable[[SparkSession, str], bool]) -> None:
+    """Changes the session for as long as it lives.  `is_delta`: see `pass_on_options`.  Raises UnsupportedFeature before anything is changed."""
     version = _check_session(spark, "rowlock.enable", _INSTEAD)
     if is_set(spark, "spark.sql.analyzer.singlePassResolver.enabled"):
         _refused("rowlock.enable", _INSTEAD, "Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
-    classes = Classes(spark)
-    beside = has_delta_spark(catalyst(spark).jvm)
+    classes, session = Classes(spark), Session(spark)
+    beside = catalyst(spark).has_delta_spark = has_delta_spark(catalyst(spark).jvm)
     left_out = [] if beside else drop_catalog(spark)
-    if beside:
-        _beside.add(id(catalyst(spark).jvm))
-        serves_delta(spark)
-    if is_enabled(spark):
+    serves = session.serves_delta
+    pass_on_options(is_delta)  # which passes sessions by that are not enabled
+    if session.is_enabled:
         return
     classes.load("streams", "scans", *version.sources, "rowlock-beside" if beside else "rowlock")
     if not beside:
@@ -248,28 +246,18 @@ def enable(spark: SparkSession, answers: Answers) -> None:
     _connect(spark, classes, answers)
     catalyst(spark).scans = catalyst(spark).jvm.rowlock.Scans
     install(spark, classes)
-    _log_who_serves(spark, beside, left_out)
+    _log_who_serves(serves, left_out)
 
 
-def _log_who_serves(spark: SparkSession, beside: bool, left_out: list[str]) -> None:
+def _log_who_serves(serves: bool, left_out: list[str]) -> None:
     """One line: who serves Delta tables on the session that was just enabled."""
     if left_out:
         _LOGGER.warning("rowlock.enable: the class path lacks delta-spark, so %s is left out; Rowlock serves Delta tables on this session", left_out[0])
-    elif beside and not serves_delta(spark):
+    elif not serves:
         text = "rowlock.enable: delta-spark's JAR serves Delta tables on this session, Rowlock what names rowlock; set %s=rowlock to give it all"
         _LOGGER.warning(text, SERVES)
     else:
         _LOGGER.info("rowlock.enable: Rowlock serves Delta tables on this session")
-
-
-def serves_delta(spark: SparkSession) -> bool:
-    """Whether Delta tables are Rowlock's on an enabled session: beside delta-spark's JAR where the setting SERVES says so, else always.  Raises InvalidInput."""
-    if id(catalyst(spark).jvm) not in _beside:
-        return True
-    value = str(spark.conf.get(SERVES, "delta-spark")).lower()
-    if value not in ("delta-spark", "rowlock"):
-        raise InvalidInput(f"{SERVES} is delta-spark or rowlock, not {value!r}")
-    return value == "rowlock"
 
 
 def stream_source(spark: SparkSession, answers: Answers) -> str:

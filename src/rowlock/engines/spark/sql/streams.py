@@ -100,25 +100,7 @@ def java_pattern(spark: SparkSession, text: str) -> Callable[[str], bool]:
     return lambda path: bool(found.test(path))
 
 
-_QUERY_ID = "sql.streaming.queryId"
-_JOB_GROUP = "spark.jobGroup.id"
-"""A run of a query has its id as job group."""
-
-
 def still(batch: JavaObject, spark: SparkSession) -> DataFrame:
     """The rows of a batch as a DataFrame that is no stream: a plan over a batch would be planned as a batch query, without the stream's state."""
     session = batch.sparkSession()
     return DataFrame(session.internalCreateDataFrame(batch.queryExecution().toRdd(), batch.schema(), False), spark)
-
-
-def query_and_run(spark: SparkSession, table: str) -> tuple[str, str | None]:
-    """The id of the query that this thread runs, which stays the same for as long as its checkpoint is there, and the job group of the thread, which is a new one for each run of the query; None where there is none.
-
-    Raises InvalidInput outside of a query's thread.
-    """
-    context = spark.sparkContext
-    query = context.getLocalProperty(_QUERY_ID)
-    if query is None:
-        text = "The sink needs the query that the batch is of: call it in the function of foreachBatch itself, not in a thread that this begins"
-        raise InvalidInput(text, table=table)
-    return str(query), context.getLocalProperty(_JOB_GROUP)

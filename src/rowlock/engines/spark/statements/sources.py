@@ -8,7 +8,6 @@ table's folder, which other engines and VACUUM leave alone, until the statement 
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock, threads
@@ -32,15 +31,13 @@ from rowlock.engines.spark.catalyst.types import unbounded
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, scan, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
-from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
 from rowlock.parquet.files import num_rows
 from rowlock.protocol import paths
 from rowlock.protocol.schema import ROW_INDEX
-from rowlock.storage.store import ObjectStore, discard
+from rowlock.storage.store import discard
 
-logger = logging.getLogger("rowlock")
 _OF_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 """The class of relations that read files; delta-spark's is an anonymous subclass."""
 
@@ -50,19 +47,6 @@ def frame_of_now(frame: DataFrame) -> DataFrame:
     bridge = catalyst(frame.sparkSession)
     plan = None if bridge.scans is None else bridge.scans.pinned(frame._jdf)
     return frame if plan is None else bridge.dataframe(plan, frame.sparkSession)
-
-
-def refresh_cached(spark: SparkSession, store: ObjectStore) -> None:
-    """Lets Spark compute anew what it has cached of a store's table, when it is asked for it: another version was committed.
-
-    Never raises, since the commit has landed: what cannot be computed any more, since its columns are gone, Spark drops from its cache.
-    """
-    try:
-        shared: Any = spark._jsparkSession.sharedState()
-        if not shared.cacheManager().isEmpty():
-            shared.cacheManager().recacheByPath(spark._jsparkSession, spark_root(store))
-    except Exception as e:  # noqa: BLE001 - such as a session that was stopped meanwhile
-        logger.info("what Spark has cached of %s could not be refreshed: %s", store.root, e)
 
 
 _VERSIONED = re.compile(r"path: (.*?), range: ")

@@ -34,7 +34,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import SPARK_VERSION, legacy_calendars
 from rowlock.protocol.partition_values import parse_stored, serialize
 from rowlock.protocol.paths import is_hidden
-from rowlock.protocol.schema import INTEGER_BITS, DataType, PrimitiveType, StructField as TableField, parse_schema, schema_json, type_name
+from rowlock.protocol.schema import INTEGER_BITS, DataType, PrimitiveType, StructField as TableField, dotted, parse_schema, schema_json, type_name
 from rowlock.protocol.schema_fit import merged_schema, type_changes
 from rowlock.storage.store import ObjectMeta, ObjectStore
 from rowlock.threads import side_by_side
@@ -83,6 +83,16 @@ def folder_in(spark: SparkSession, identifier: str) -> tuple[str, str | None]:
     first = str(parts[0]).lower()
     is_folder = paths.path_of([str(p) for p in parts]) is not None or (len(parts) == 2 and first == "parquet" and Name(spark, identifier).entry() is None)
     return first, str(parts[1]) if is_folder else None
+
+
+def parquet_named(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ParquetTable | None] | None:
+    """The folder of Parquet files that a name stands for, and what the catalog holds of it where that has the name; None for any other name, and a table's path."""
+    if parts[0].lower() == "parquet" and folder_in(spark, dotted(parts))[1] is not None:
+        return parts[1], None
+    if paths.path_of(parts) is not None or not (name := Name(spark, dotted(parts))).is_parquet:
+        return None
+    listed = name.parquet()
+    return listed.folder, listed
 
 
 def _check_partitions(listed: ParquetTable, files: Sequence[AddFile], root: str) -> None:

@@ -1,12 +1,9 @@
-"""What commands answer, as DataFrames with delta-spark's columns: history, detail, texts, paths, counts, and the figures of MERGE, RESTORE and OPTIMIZE.
-
-OPTIMIZE's files are counted from what was committed: bins that another compaction took first count as skipped.  Two of its fields follow
-their documentation where delta-spark does not: endTimeMs is set, and numTableColumnsWithStats is never -1.
-"""
+"""What commands return, as DataFrames with delta-spark's columns: history, detail, texts, paths, counts, and the figures of MERGE, RESTORE and OPTIMIZE."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +14,11 @@ from rowlock import display
 from rowlock.engines.spark.catalyst.bridge import arrow_schema
 from rowlock.engines.spark.read.scan import local_frame, rows_frame
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile, Commit
-from rowlock.protocol.clustering import cube_of
+from rowlock.protocol.actions import Commit
 from rowlock.protocol.features import all_features
 from rowlock.protocol.paths import location
 from rowlock.protocol.schema import column_name
 from rowlock.transaction.publish.metrics import operation_parameters as texts
-from rowlock.transaction.state.receipt import Rewritten
 
 _TEXT, _MAP = StringType(), MapType(StringType(), StringType())
 
@@ -46,11 +41,6 @@ _DETAIL = _columns({
 })  # fmt: skip
 
 
-def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
-    """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
-    return rows_frame(spark, _HISTORY, (_history_row(c, times.get(c.version)) for c in commits))
-
-
 def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
     raw: Mapping[str, Any] = commit.info.raw if commit.info else {}
     known = {
@@ -60,24 +50,6 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
         **dict.fromkeys(("job", "notebook")),
     }
     return tuple(known[name] if name in known else raw.get(name) for name in _HISTORY.names)
-
-
-def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
-    """One row that describes the table at the snapshot; `name` is its name in the catalog."""
-    m = snapshot.metadata
-    clustering = [column_name(c) for c in snapshot.clustering_columns]
-    features = sorted(all_features(snapshot.protocol))
-    row = (
-        "delta", m.id, name or m.name, m.description, location(snapshot.table), display.utc(m.created_time_ms), display.utc(snapshot.timestamp_ms), list(m.partition_columns), clustering,
-        len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
-    )  # fmt: skip
-    return rows_frame(spark, _DETAIL, [row])
-
-
-def counts_frame(spark: SparkSession, statement: str, metrics: Mapping[str, int]) -> DataFrame:
-    """The result of RESTORE or of CLONE: one row of the metrics, `num_removed_files` is numRemovedFiles; no row without metrics."""
-    columns, by_lower = columns_of_answer(statement), {name.lower(): count for name, count in metrics.items()}
-    return rows_frame(spark, columns, [tuple(by_lower[name.replace("_", "")] for name in columns.names)] if metrics else [])
 
 
 def _struct(fields: dict[str, DataType], nullable: Sequence[str] = ()) -> StructType:
@@ -141,75 +113,44 @@ _COLUMNS: Mapping[str, StructType] = {
     "RESTORE": _counts("table_size_after_restore num_of_files_after_restore num_removed_files num_restored_files removed_files_size restored_files_size"),
     "CLONE": _counts("source_table_size source_num_of_files num_removed_files num_copied_files removed_files_size copied_files_size"),
 }
-"""The columns of what each statement answers, by the class of its plan or the kind of Delta's own; the others answer nothing."""
+"""The columns of what each statement returns, by the class of its plan or the kind of Delta's own; the others return nothing."""
 
 
-def columns_of_answer(statement: str) -> StructType:
-    """The columns of what a statement answers; none where it answers nothing."""
-    return _COLUMNS.get(statement, StructType([]))
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What commands return, on one session."""
 
+    spark: SparkSession
 
-def answer(spark: SparkSession, statement: str = "", rows: Iterable[Sequence[Any]] = ()) -> DataFrame:
-    """What a statement answers; without columns where it answers nothing."""
-    columns = columns_of_answer(statement)
-    return rows_frame(spark, columns, rows) if columns.fields else rows_frame(spark, _PATH, []).select()
+    @staticmethod
+    def columns(statement: str) -> StructType:
+        """The columns of what a statement returns; none where it returns nothing."""
+        return _COLUMNS.get(statement, StructType([]))
 
+    def of(self, statement: str = "", rows: Iterable[Sequence[Any]] = ()) -> DataFrame:
+        """The rows that a statement returns; without columns where it returns nothing."""
+        columns = self.columns(statement)
+        return rows_frame(self.spark, columns, rows) if columns.fields else rows_frame(self.spark, _PATH, []).select()
 
-def optimize_frame(
-    spark: SparkSession, snapshot: Snapshot, considered: Sequence[AddFile], out: Rewritten, *, z_ordered: bool, clustered: bool, span_ms: tuple[int, int]
-) -> DataFrame:
-    """One row: `path` and `metrics` of an OPTIMIZE that was planned against a snapshot, for the live files `considered`, and committed `out`; `span_ms`: when it ran."""
-    columns, indexed = len(snapshot.schema.fields), snapshot.properties.num_indexed_columns
-    metrics = {
-        "numFilesAdded": len(out.added),
-        "numFilesRemoved": len(out.removed),
-        "filesAdded": _sizes(out.added),
-        "filesRemoved": _sizes(out.removed),
-        "partitionsOptimized": out.partitions,
-        "zOrderStats": _z_order(out) if z_ordered else None,
-        "clusteringStats": _clustering(snapshot, considered, out) if clustered else None,
-        "numBins": out.bins,
-        "numBatches": 1,
-        "totalConsideredFiles": len(considered),
-        "totalFilesSkipped": len(considered) - len(out.removed),
-        "preserveInsertionOrder": False,
-        "numFilesSkippedToReduceWriteAmplification": 0,
-        "numBytesSkippedToReduceWriteAmplification": 0,
-        "startTimeMs": span_ms[0],
-        "endTimeMs": span_ms[1],
-        "totalClusterParallelism": spark.sparkContext.defaultParallelism,
-        "totalScheduledTasks": 0,
-        "autoCompactParallelismStats": None,
-        "deletionVectorStats": {"numDeletionVectorsRemoved": out.vectors, "numDeletionVectorRowsRemoved": out.vector_rows} if out.vectors else None,
-        "numTableColumns": columns,
-        "numTableColumnsWithStats": columns if indexed < 0 else min(indexed, columns),
-    }
-    row = {"path": location(snapshot.table), "metrics": metrics}
-    return local_frame(spark, pa.Table.from_pylist([row], schema=arrow_schema(_OPTIMIZED)), _OPTIMIZED)
+    def of_history(self, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
+        """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
+        return self.of("HISTORY", (_history_row(c, times.get(c.version)) for c in commits))
 
+    def of_detail(self, snapshot: Snapshot, name: str | None = None) -> DataFrame:
+        """One row that describes the table at the snapshot; `name` is its name in the catalog."""
+        m, protocol, clustering = snapshot.metadata, snapshot.protocol, [column_name(c) for c in snapshot.clustering_columns]
+        row = (
+            "delta", m.id, name or m.name, m.description, location(snapshot.table), display.utc(m.created_time_ms), display.utc(snapshot.timestamp_ms), list(m.partition_columns), clustering,
+            len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), protocol.min_reader_version, protocol.min_writer_version, sorted(all_features(protocol)),
+        )  # fmt: skip
+        return self.of("DETAIL", [row])
 
-def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
-    total, ends = sum(sizes), {"min": min(sizes, default=None), "max": max(sizes, default=None)}
-    return {**ends, "avg": total / len(sizes) if sizes else 0.0, "totalFiles": len(sizes), "totalSize": total}
+    def of_counts(self, statement: str, metrics: Mapping[str, int]) -> DataFrame:
+        """The result of RESTORE or of CLONE: one row of the metrics, `num_removed_files` is numRemovedFiles; no row without metrics."""
+        by_lower = {name.lower(): count for name, count in metrics.items()}
+        return self.of(statement, [tuple(by_lower[name.replace("_", "")] for name in self.columns(statement).names)] if metrics else [])
 
-
-def _z_order(out: Rewritten) -> dict[str, Any]:
-    """zOrderStats: every file is sorted anew, so that no input file counts as part of a cube."""
-    files = {"num": len(out.removed), "size": sum(out.removed)}
-    return {
-        "strategyName": "all", "inputCubeFiles": {"num": 0, "size": 0}, "inputOtherFiles": files, "inputNumCubes": 0,
-        "mergedFiles": files, "numOutputCubes": out.partitions, "mergedNumCubes": None,
-    }  # fmt: skip
-
-
-def _clustering(snapshot: Snapshot, considered: Sequence[AddFile], out: Rewritten) -> dict[str, Any]:
-    """clusteringStats: files are in a cube by the tags that both engines write."""
-    cubes = {f.path: cube for f in considered if (cube := cube_of(f, snapshot.clustering_columns)) is not None}
-    inside, other = [f.size_bytes for f in considered if f.path in cubes], [f.size_bytes for f in considered if f.path not in cubes]
-    return {
-        "inputZCubeFiles": {"numFiles": len(inside), "size": sum(inside)},
-        "inputOtherFiles": {"numFiles": len(other), "size": sum(other)},
-        "inputNumZCubes": len(set(cubes.values())),
-        "mergedFiles": {"numFiles": len(out.removed), "size": sum(out.removed)},
-        "numOutputZCubes": out.bins,
-    }
+    def of_figures(self, statement: str, figures: Mapping[str, Any]) -> DataFrame:
+        """One row of figures by their names, those in structs, too."""
+        columns = self.columns(statement)
+        return local_frame(self.spark, pa.Table.from_pylist([figures], schema=arrow_schema(columns)), columns)
