@@ -24,7 +24,7 @@ from rowlock.advice.keys import advised_keys, hot_keys
 from rowlock.conflict.value import REPAIRABLE
 from rowlock.display import count, duration
 from rowlock.protocol.properties import KNOBS
-from rowlock.protocol.schema import column_name
+from rowlock.protocol.schema import column_name, quote
 
 Lock = Literal["none", "writes", "table", "partition"]
 
@@ -153,7 +153,7 @@ def advise(history: History) -> Advice:
 def set_properties(settings: Mapping[str, str], table: str) -> str:
     """What sets these on a table: a statement of SQL, and beneath it a line of Python."""
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in settings.items())
-    sql = f"ALTER TABLE delta.`{table.replace('`', '``')}` SET TBLPROPERTIES ({listed})\n"
+    sql = f"ALTER TABLE delta.{quote(table)} SET TBLPROPERTIES ({listed})\n"
     return sql + "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
 
 
@@ -301,7 +301,7 @@ def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]
         return None, ()
     parts = [f"{column_name(c)} in {advised.named[c]:,}" + (f" ({advised.joined[c]:,} joins)" if advised.joined.get(c) else "") for c in advised.keys]
     text = f"Of {count(advised.statements, 'condition')} in statements, so many name a column: {'; '.join(parts)}. Clustered by these columns, a statement reads fewer files."
-    keys, table = ", ".join(map(column_name, advised.keys)), f"delta.`{history.table.replace('`', '``')}`"
+    keys, table = ", ".join(map(column_name, advised.keys)), f"delta.{quote(history.table)}"
     figures: dict[str, float | int | str] = {"statements": advised.statements, "keys": keys, "size_bytes": layout.size_bytes}
     if set(advised.keys) == set(layout.clustered_by):
         return Reason("clustering", f"{text} It is clustered by them.", figures), ()

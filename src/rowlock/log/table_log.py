@@ -68,7 +68,7 @@ class TableLog:
             loaded = self._with_unlisted_commits(self._load())
             return replace(loaded, chain=previous.chain) if gone and _cleaned_up(previous, loaded) else loaded
         for commit in commits:
-            self._cache_commit(commit)
+            self._commits.put(commit.version, commit)
         return replay.advance(verified, commits)
 
     def _verified(self, previous: Snapshot) -> tuple[Snapshot | None, bool]:
@@ -95,7 +95,7 @@ class TableLog:
         while commits := self._next_commits(listed.version, through):
             if (verified := self._verified(listed)[0]) is not None:
                 for commit in commits:
-                    self._cache_commit(commit)
+                    self._commits.put(commit.version, commit)
                 return replay.advance(verified, commits)
             self._commits.clear()
             listed = self._load()
@@ -184,7 +184,7 @@ class TableLog:
         """The commit of a version as it is in the store now; None if there is no such file."""
         commit = replay.read_commit(self.store, version)
         if commit is not None:
-            self._cache_commit(commit)
+            self._commits.put(commit.version, commit)
         return commit
 
     def commits(self, after: int, through: int) -> list[Commit]:
@@ -197,13 +197,10 @@ class TableLog:
             out.append(commit)
         return out
 
-    def _cache_commit(self, commit: Commit) -> None:
-        self._commits.put(commit.version, commit)
-
     def advance(self, snapshot: Snapshot, version: int, data: bytes, tag: str | None) -> Snapshot:
         """The snapshot after one more commit, given as bytes; `tag` is that of its file, if the store returned one."""
         commit = parse_commit(version, data, self.table, tag)
-        self._cache_commit(commit)
+        self._commits.put(commit.version, commit)
         return replay.advance(snapshot, [commit])
 
     def put(self, version: int, data: bytes) -> PutOutcome:

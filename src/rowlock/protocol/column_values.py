@@ -20,7 +20,7 @@ from typing import Any
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.schema import INTEGER_BITS, DecimalType, PrimitiveType, StructField, StructType, parse_schema, schema_json
+from rowlock.protocol.schema import INTEGER_BITS, DecimalType, PrimitiveType, StructField, StructType, column_name, parse_schema, schema_json
 
 DEFAULTS = "allowColumnDefaults"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
@@ -100,7 +100,6 @@ GENERATED = "generatedColumns"
 GENERATION_EXPRESSION = "delta.generationExpression"
 CHECK_NAME = "Generated Column"
 """delta-spark's name of the condition on a generated column."""
-_PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class Generated:
     @property
     def condition(self) -> str:
         """SQL that is true for rows whose column has the value of the expression."""
-        name = self.name if _PLAIN.match(self.name) else f"`{self.name.replace('`', '``')}`"
+        name = column_name((self.name,))
         end = "\n" if "--" in self.expression else ""  # ends a SQL comment, which would hide the closing bracket
         if self.empty_is_null:
             return f"nullif({name}, '') <=> nullif({self.expression}{end}, '')"

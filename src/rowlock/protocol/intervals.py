@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from rowlock.protocol import arrays
 from rowlock.protocol.bounds import Bounds, comparable
+from rowlock.protocol.partition_values import since_1970
 from rowlock.protocol.schema import INTEGER_BITS, DataType, DecimalType, PrimitiveType
 
 TRUE, FALSE, MAYBE = arrays.of_values([True, False, None], pa.bool_())
@@ -31,7 +32,6 @@ _WIDE = pa.decimal256(76, 38)
 """Holds every decimal of Spark's, whatever its scale."""
 LOWEST_DAY, HIGHEST_DAY = -719_162, 2_932_896
 """The days of 0001-01-01 and 9999-12-31: calendars are compared between these alone."""
-_EPOCH = dt.datetime(1970, 1, 1)
 _STORED = {"string": pa.string(), "binary": pa.binary(), "float": pa.float64(), "double": pa.float64()}
 _AS_NUMBERS = {*INTEGER_BITS, "boolean", "date", "timestamp", "timestamp_ntz"}
 
@@ -151,11 +151,9 @@ def _flags(flags: list[bool]) -> Any:
 def _stored(value: Any, type_: DataType) -> Any:
     if value is None or type(value) is str:
         return value
-    kind = kind_of(type_)
-    if isinstance(value, dt.datetime):
-        return (value.replace(tzinfo=None) - _EPOCH) // dt.timedelta(microseconds=1)
     if isinstance(value, dt.date):
-        return value.toordinal() - 1 + LOWEST_DAY
+        return since_1970(value)
+    kind = kind_of(type_)
     return float(value) if kind == "real" else int(value) if kind in _AS_NUMBERS else value
 
 

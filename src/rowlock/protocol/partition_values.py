@@ -204,12 +204,12 @@ def _serialize_primitive(value: Any, name: str) -> str:
     if name == "string" and isinstance(value, bytes):
         raise not_utf8(value, PrimitiveType(name))
     if name in TIMES:
-        return _time_text(value if isinstance(value, int) else _since_1970(value), name)
+        return _time_text(value if isinstance(value, int) else since_1970(value), name)
     return str(value)
 
 
-def _since_1970(value: dt.date) -> int:
-    """The days (of a date) or microseconds (of a datetime) since 1970."""
+def since_1970(value: dt.date) -> int:
+    """The days (of a date) or microseconds (of a datetime, without a zone in UTC) since 1970."""
     if not isinstance(value, dt.datetime):
         return value.toordinal() - _EPOCH.toordinal()
     return ((value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value) - _EPOCH) // _MICROSECOND

@@ -29,6 +29,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.arrow_types import is_list, to_arrow_type
+from rowlock.protocol.partition_values import since_1970
 from rowlock.protocol.properties import STATS_COLUMNS, TableProperties
 from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path, lower_case
 
@@ -251,16 +252,13 @@ def _footer_value(value: Any, type_: DataType) -> Any:
     """A footer's minimum or maximum, a time as its number since 1970; None if it does not fit the column's type."""
     name = type_.name if isinstance(type_, (PrimitiveType, DecimalType)) else ""
     if name.startswith("timestamp"):
-        if not isinstance(value, dt.datetime):
-            return None
-        naive = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
-        return (naive - _EPOCH) // dt.timedelta(microseconds=1)
+        return since_1970(value) if isinstance(value, dt.datetime) else None
     if isinstance(type_, DecimalType):
         return value if isinstance(value, decimal.Decimal) else None
     if name == "string":
         return value if isinstance(value, str) else None
     if name == "date":
-        return (value - _EPOCH.date()).days if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else None
+        return since_1970(value) if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else value if isinstance(value, float) else None
 
 

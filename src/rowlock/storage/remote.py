@@ -320,29 +320,23 @@ class RemoteStore:
             return key.startswith(folder) and key != folder and (recursive or "/" not in key[len(folder) :]) and (start_after is None or key > start_after)
 
         def listed() -> builtins.list[ObjectMeta]:
-            if start_after is None and not recursive:
-                objects: Any = self._requests.list_folder(prefix or None)
+            if start_after is None and not recursive and limit is None:
+                pages: Any = [self._requests.list_folder(prefix or None)]
             else:  # obstore cannot list a single folder from a key on: this lists subfolders too
-                objects = [meta for chunk in self._requests.list(prefix or None, offset=start_after) for meta in chunk]
-            found = sorted((_meta(m) for m in objects if is_asked_for(m["path"])), key=lambda m: m.key)
+                pages = self._requests.list(prefix or None, offset=start_after, chunk_size=min(limit or _PAGE, _PAGE))
+            found, before, in_order = list[ObjectMeta](), "", True
+            for m in (m for page in pages for m in page):
+                in_order = in_order and before <= m["path"]  # S3's directory buckets do not list by name: there the first ones may come last
+                before = m["path"]
+                if is_asked_for(before):
+                    found.append(_meta(m))
+                    if in_order and len(found) == limit:
+                        return found
+            found.sort(key=lambda m: m.key)
             keys = [m.key for m in found]
             return [m for m in found if m.size_bytes or not _marks_folder(m.key, keys)][:limit]
 
-        def first() -> builtins.list[ObjectMeta]:
-            out: builtins.list[ObjectMeta] = []
-            before = ""
-            for chunk in self._requests.list(prefix or None, offset=start_after, chunk_size=min(limit or _PAGE, _PAGE)):
-                for m in chunk:
-                    if m["path"] < before:  # such a store (S3's directory buckets) does not list by name: the first ones may come last
-                        return listed()
-                    before = m["path"]
-                    if is_asked_for(before):
-                        out.append(_meta(m))
-                        if len(out) == limit:
-                            return out
-            return out
-
-        return iter(self._with_retries("list", prefix, listed if limit is None else first))
+        return iter(self._with_retries("list", prefix, listed))
 
     def delete(self, key: str) -> None:
         try:

@@ -8,22 +8,21 @@ what came in the meantime is done inside the lane.  A commit file is built anew 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from rowlock import progress
-from rowlock.exceptions import CommitUnknown, RowlockError, StorageError
+from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.locks.turns import TurnRequest
 from rowlock.log import checksums
 from rowlock.log.cleanup import clean_up
-from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.lease_line import turn_of
 from rowlock.transaction.publish import manifests, outcome
 from rowlock.transaction.state import phases
 from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.shared import SharedState, logger
+from rowlock.transaction.state.shared import logger
 
 Put = Callable[[], list[Over] | None]
 
@@ -118,34 +117,27 @@ def _put(what: Proposal) -> Over | None:
 def _after_commit(what: Proposal, version: int) -> None:
     """Refreshes the shared snapshot, writes what the table keeps beside its log and deletes the expired log after a checkpoint; none of them can fail the commit (I10)."""
     what.phase("committed")
+    state = what.state
     if version == 0:
         asked = what.head.properties
-        if what.state.known is None and not (asked.writes_checksums or asked.writes_manifests):
+        if state.known is None and not (asked.writes_checksums or asked.writes_manifests):
             return  # who uses the new table next reads it
-        what.state.ask_again()  # what is known may be of a table that was here before
-    if (newest := _write_beside(what.state, version)) is None:
-        return
-    try:
-        clean_up(what.state.store, newest)
-    except Exception as e:  # noqa: BLE001 - what was not deleted now is deleted after a later checkpoint
-        logger.warning("the log of %s could not be cleaned up and will be after the next checkpoint: %s", newest.table, e)
-
-
-def _write_beside(state: SharedState, version: int) -> Snapshot | None:
-    """Writes the checksum, the manifests and the checkpoint that the table's properties ask for after a version; returns the newest snapshot if it has a new checkpoint.  Raises nothing."""
-    try:
+        state.ask_again()  # what is known may be of a table that was here before
+    with _harmless("the checkpoint after the commit failed and will be tried again"):
         newest = state.newest(settled=False)
-        _write_checksum(state, newest)
-        manifests.follow_quietly(state, newest, version)
-        return newest if state.log.maybe_checkpoint(newest) else None
-    except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
-        logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
-        return None
+        with _harmless("the checksum of version %d of %s could not be written", newest.version, newest.table):
+            checksums.write(state.store, newest)
+        with _harmless("the manifests of %s could not be written after version %d", newest.table, version):
+            manifests.follow(state, newest, version)
+        if state.log.maybe_checkpoint(newest):
+            with _harmless("the log of %s could not be cleaned up and will be after the next checkpoint", newest.table):
+                clean_up(state.store, newest)
 
 
-def _write_checksum(state: SharedState, newest: Snapshot) -> None:
-    """Writes the checksum of the newest version, where the table asks for it; a missing one does no harm."""
+@contextmanager
+def _harmless(text: str, *named: object) -> Iterator[None]:
+    """Logs what the block raises: the commit has landed, and what is not done beside it now is done after a later one, or by hand."""
     try:
-        checksums.write(state.store, newest)
-    except StorageError as e:
-        logger.warning("the checksum of version %d of %s could not be written: %s", newest.version, newest.table, e)
+        yield
+    except Exception as e:  # noqa: BLE001 - none of it may hide that the commit succeeded
+        logger.warning(f"{text}: %s", *named, e)

@@ -70,7 +70,7 @@ def _hand_over_another(of: Any, head: int, error: BaseException, *given: Any) ->
         (lease_line, "scopes_under", lambda *_: frozenset(), "did not stand in line", {"first": 0}),
         (StaleClock, "ages", lambda clock, marks: dict.fromkeys(marks, 1e9), "a lease was taken over", {"first": 0}),
         (TableLog, "maybe_checkpoint", lambda *_: False, "was due, and was not written", {"first": 0, "theme": ALONE}),
-        (manifests, "follow_quietly", lambda *_: None, "the manifests name", {"first": 0, "theme": ALONE}),
+        (manifests, "follow", lambda *_: None, "the manifests name", {"first": 0, "theme": ALONE}),
         (replacement, "_OUTLIVING", (), "makes the properties", {"first": 2, "theme": REPLACED}),
         (replacement, "with_marks_of", lambda _, before, table: before, "makes the properties", {"first": 2, "theme": REPLACED}),
         (group.Queue, "is_contended", lambda _: True, "and there was nobody else", {"first": 0, "theme": ALONE}),

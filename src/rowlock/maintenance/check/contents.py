@@ -6,7 +6,7 @@ At most one column of one live file is in memory per thread.  Columns that pyarr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -173,18 +173,13 @@ def _extremes(values: pa.ChunkedArray, type_: DataType) -> tuple[object, object]
 
 def content_findings(contents: Sequence[Contents]) -> list[Finding]:
     """At most one finding of each kind, over all files with faults."""
-    return [
-        *of_files("file-does-not-read", "data files or their deletion vectors cannot be read", [(c.file.path, c.unreadable) for c in contents if c.unreadable]),
-        *of_files(
-            "columns-by-other-names", "data files name columns otherwise than the log maps them", [(c.file.path, c.misnamed) for c in contents if c.misnamed]
-        ),
-        *of_files("contents-contradict-log", "the contents of data files contradict the log", [(c.file.path, c.wrong[0]) for c in contents if c.wrong]),
-        *of_files(
-            "columns-not-compared",
-            "columns of data files were not compared with their statistics",
-            [(c.file.path, c.not_judged) for c in contents if c.not_judged],
-        ),
-    ]
+    kinds: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
+        ("file-does-not-read", "data files or their deletion vectors cannot be read", lambda c: c.unreadable),
+        ("columns-by-other-names", "data files name columns otherwise than the log maps them", lambda c: c.misnamed),
+        ("contents-contradict-log", "the contents of data files contradict the log", lambda c: next(iter(c.wrong), "")),
+        ("columns-not-compared", "columns of data files were not compared with their statistics", lambda c: c.not_judged),
+    )
+    return [f for code, what, why in kinds for f in of_files(code, what, [(c.file.path, why(c)) for c in contents if why(c)])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rowlock import clock, threads
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Client, raise_for
+from rowlock.storage.store import StorageError
 
 PROVIDER = "AWS_S3_LOCKING_PROVIDER"
 TABLE_NAME = "DELTA_DYNAMO_TABLE_NAME"
@@ -111,58 +113,44 @@ def ensure_table(client: Client, table: str, keys: Mapping[str, str], remedy: st
 
     Raises as `create_table` does; `remedy` is the advice in the error for a table with another layout.
     """
-    description = _describe(client, table)
-    created = description is None and _create(client, table, keys)
+    describe = partial(_ask, client, table, "describe_table", "ResourceNotFoundException")
+    created, found = False, describe()
+    if found is None:
+        schema = [{"AttributeName": attribute, "KeyType": kind} for attribute, kind in keys.items()]
+        types = [{"AttributeName": attribute, "AttributeType": "S"} for attribute in keys]
+        how = {"KeySchema": schema, "AttributeDefinitions": types, "BillingMode": "PAY_PER_REQUEST"}
+        created = _ask(client, table, "create_table", "ResourceInUseException", **how) is not None  # else another process did it meanwhile
     deadline = clock.monotonic_s() + _WAIT_S
-    while description is None or description["TableStatus"] != "ACTIVE":
+    while found is None or found["Table"]["TableStatus"] != "ACTIVE":
         if clock.monotonic_s() > deadline:
             raise ArbiterUnreachable(f"the DynamoDB table {table} was not ready after {_WAIT_S:.0f} s; try again later")
-        clock.sleep(0.05 if description is None else 0.5)
-        description = _describe(client, table)
-    layout = {key["AttributeName"]: key["KeyType"] for key in description["KeySchema"]}
+        clock.sleep(0.05 if found is None else 0.5)
+        found = describe()
+    layout = {key["AttributeName"]: key["KeyType"] for key in found["Table"]["KeySchema"]}
     if layout != keys:
         raise InvalidInput(f"the DynamoDB table {table} exists already, with the key {layout} instead of {keys}: {remedy}")
     return created
 
 
-def _describe(client: Client, table: str) -> Any:
+def _ask(client: Client, table: str, what: str, unless: str = "", **how: Any) -> Any:
+    """The answer to a request about a table; None where it is refused with the code `unless`."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        return client.describe_table(TableName=table)["Table"]
+        return getattr(client, what)(TableName=table, **how)
     except (ClientError, BotoCoreError) as e:
-        if isinstance(e, ClientError) and e.response["Error"]["Code"] == "ResourceNotFoundException":
+        if isinstance(e, ClientError) and e.response["Error"]["Code"] == unless:
             return None
-        raise_for(e, table, "describe_table")
-
-
-def _create(client: Client, table: str, keys: Mapping[str, str]) -> bool:
-    """Creates the table; False if another process created it meanwhile."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        client.create_table(
-            TableName=table,
-            KeySchema=[{"AttributeName": attribute, "KeyType": kind} for attribute, kind in keys.items()],
-            AttributeDefinitions=[{"AttributeName": attribute, "AttributeType": "S"} for attribute in keys],
-            BillingMode="PAY_PER_REQUEST",
-        )
-    except (ClientError, BotoCoreError) as e:
-        if isinstance(e, ClientError) and e.response["Error"]["Code"] == "ResourceInUseException":
-            return False
-        raise_for(e, table, "create_table")
-    return True
+        raise_for(e, table, what)
 
 
 def _enable_expiry(client: Client, table: str) -> bool:
     """Turns on deletion of expired entries; returns whether it is on.  Some DynamoDB-compatible servers lack it; the arbiter works without it."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
-        now = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+        now = _ask(client, table, "describe_time_to_live")["TimeToLiveDescription"]
         if now.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING"):
-            client.update_time_to_live(TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expireTime"})
+            _ask(client, table, "update_time_to_live", TimeToLiveSpecification={"Enabled": True, "AttributeName": "expireTime"})
             return True
         return bool(now.get("AttributeName", "expireTime") == "expireTime")
-    except (ClientError, BotoCoreError):
+    except (StorageError, InvalidInput):
         return False

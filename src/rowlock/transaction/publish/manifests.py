@@ -15,7 +15,7 @@ from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction.state.shared import SharedState, logger
+from rowlock.transaction.state.shared import SharedState
 
 MODE = "symlink_format_manifest"
 FOLDER = f"_{MODE}"
@@ -32,20 +32,13 @@ def generate(store: ObjectStore, snapshot: Snapshot, mode: str) -> None:
     _write(store, snapshot, None)
 
 
-def follow_quietly(state: SharedState, newest: Snapshot, version: int) -> None:
+def follow(state: SharedState, newest: Snapshot, version: int) -> None:
     """After the commit of a version: brings the manifests of the partitions that it touched to the newest one, where the table keeps manifests.
 
-    Where others commit meanwhile it looks again, so that of several writers none leaves an older list behind.  A failure is only logged: the commit has landed.
+    Where others commit meanwhile it looks again, so that of several writers none leaves an older list behind.
     """
     if not newest.properties.writes_manifests:
         return
-    try:
-        _follow(state, version)
-    except Exception as e:  # noqa: BLE001 - the next commit, or GENERATE, writes them
-        logger.warning("the manifests of %s could not be written after version %d: %s", state.store.root, version, e)
-
-
-def _follow(state: SharedState, version: int) -> None:
     written = version - 1
     while (head := state.refresh()).version > written:
         commits = state.log.commits(version - 1, head.version)
