@@ -92,8 +92,8 @@ def count_rows(state: SharedState, snapshot: Snapshot) -> int:
 
 def _wanted(snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Schema:
     """The Arrow schema to read files with."""
-    every = arrow_schema(snapshot.schema)
-    return nullable_schema(pa.schema([every.field(f.name) for f in chosen]))
+    every = {f.name: f for f in arrow_schema(snapshot.schema)}
+    return nullable_schema(pa.schema([every[f.name] for f in chosen]))
 
 
 def _joined(tables: Sequence[pa.Table], snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Table:

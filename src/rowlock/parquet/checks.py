@@ -43,8 +43,9 @@ def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> pa.Table:
         if name in snapshot.metadata.partition_columns and (pa.types.is_string(table.field(at).type) or pa.types.is_binary(table.field(at).type)):
             empty = pc.equal(pc.binary_length(table.column(at)), 0)
             table = table.set_column(at, name, pc.if_else(empty, None, table.column(at))) if pc.any(empty).as_py() else table
+    held = set(table.column_names)  # which pyarrow lists anew each time that it is asked
     for field in snapshot.schema.fields:
-        if field.name in table.column_names and (not field.nullable or has_not_null(field.type)):
+        if field.name in held and (not field.nullable or has_not_null(field.type)):
             _check(table.column(field.name), field.type, field.nullable, field.name, root)
     return table
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.arrow_types import is_list, is_variant, to_arrow, to_arrow_type
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
-from rowlock.protocol.statistics import names_ignoring_case
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -130,12 +129,19 @@ def columns_in(there: pa.Schema, snapshot: Snapshot, names: Sequence[str], *, ca
     Names match without regard to case, as in Spark.  With `case_sensitive` (spark.sql.caseSensitive), Spark refuses or nulls
     a column whose case differs: then this raises Doubtful, as it does for two columns that differ only by case.
     """
-    stored, held = names_in_files(snapshot), there.names
+    stored, held = names_in_files(snapshot), _by_folded_name(there.names)
     return {n: found for n in names if (found := _matching_name(stored[n], held, case_sensitive)) is not None}
 
 
-def _matching_name(name: str, there: Sequence[str], case_sensitive: bool) -> str | None:
-    found = names_ignoring_case(name, there)
+def _by_folded_name(names: Iterable[str]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for name in names:
+        out.setdefault(name.lower(), []).append(name)
+    return out
+
+
+def _matching_name(name: str, there: Mapping[str, Sequence[str]], case_sensitive: bool) -> str | None:
+    found = there.get(name.lower(), ())
     if case_sensitive and found and found.count(name) != 1:
         raise Doubtful(f"column {name} is {found[0]} in the file, and spark.sql.caseSensitive is set", "columns that differ by case")
     if len(found) > 1 and not case_sensitive:
@@ -167,8 +173,9 @@ def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = F
 
 def _fields_by_name(have: pa.StructType, want: pa.StructType, case_sensitive: bool) -> dict[int, pa.Field]:
     """The table's field of each position of a file's struct that has one."""
-    there = [f.name for f in have]
-    return {there.index(found): f for f in want if (found := _matching_name(f.name, there, case_sensitive)) is not None}
+    places = {f.name: n for n, f in reversed(list(enumerate(have)))}
+    there = _by_folded_name(places)
+    return {places[found]: f for f in want if (found := _matching_name(f.name, there, case_sensitive)) is not None}
 
 
 def _fields_by_id(have: Iterable[pa.Field], want: Iterable[pa.Field]) -> dict[int, pa.Field]:

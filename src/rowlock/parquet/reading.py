@@ -125,7 +125,7 @@ def _unshredded(data: pa.Table, schema: pa.Schema) -> pa.Table:
 def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, time_zone: str | None = None) -> pa.Table:
     """Completes a file's columns to the schema `wanted`: partition values from the log, nulls for columns that the file lacks."""
     columns: list[Any] = []
-    stored, bound = names_in_files(snapshot), bounds(snapshot.schema)
+    stored, bound, held = names_in_files(snapshot), bounds(snapshot.schema), dict(zip(data.column_names, data.columns, strict=True))
     for f in wanted:
         if f.name in snapshot.metadata.partition_columns:
             field = snapshot.schema.find(f.name)
@@ -135,8 +135,8 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
             except CorruptLog as e:
                 raise CorruptLog(str(e), table=snapshot.table, file=file.path) from e
             columns.append(pa.repeat(pa.scalar(value, f.type), num_rows))
-        elif f.name in data.column_names:
-            columns.append(data.column(f.name).cast(f.type))
+        elif f.name in held:
+            columns.append(held[f.name].cast(f.type))
         else:
             columns.append(pa.nulls(num_rows, f.type))
         if f.name in bound:

@@ -149,11 +149,11 @@ def _new_path(values: PartitionValues, snapshot: Snapshot, folder: str | None = 
 
 def stored_rows(data: pa.Table, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
     """Rows as data files hold them, with columns by physical name; and under the table's columns.  Columns that are not the table's stay as they are."""
-    schema = rows_schema(snapshot)
-    own = [n for n in data.column_names if n in schema.names and not pa.types.is_null(schema.field(n).type)]
-    own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
+    fields = {f.name: f for f in rows_schema(snapshot)}
+    own = [n for n in data.column_names if n in fields and not pa.types.is_null(fields[n].type)]
+    own_rows = data.select(own).cast(pa.schema([fields[n] for n in own]))
     stored = with_required_binaries(without_void(relabelled(own_rows, file_schema(snapshot, own))))
-    for name in (n for n in data.column_names if n not in schema.names):
+    for name in (n for n in data.column_names if n not in fields):
         stored = stored.append_column(data.schema.field(name), data.column(name))
     return stored, own_rows
 

@@ -111,6 +111,13 @@ class StructType:
     """A struct type; also the schema of a table."""
 
     fields: tuple[StructField, ...]
+    _named: Mapping[str, StructField] = field(init=False, repr=False, compare=False)
+    _folded: Mapping[str, StructField] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Lists the fields by name: a search of all for each of a thousand takes longer than the statement."""
+        object.__setattr__(self, "_named", {f.name: f for f in reversed(self.fields)})
+        object.__setattr__(self, "_folded", {f.name.lower(): f for f in reversed(self.fields)})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,8 +126,7 @@ class StructType:
 
     def find(self, name: str) -> StructField | None:
         """The field with this name ignoring case, preferring an exact match; None if there is none."""
-        folded = name.lower()
-        return next((f for f in self.fields if f.name == name), None) or next((f for f in self.fields if f.name.lower() == folded), None)
+        return self._named.get(name) or self._folded.get(name.lower())
 
     def trace(self, path: Sequence[str]) -> tuple[StructField, ...] | None:
         """The fields on a path of names through structs, ignoring case; None if there is no such column."""

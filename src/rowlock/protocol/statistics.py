@@ -67,12 +67,6 @@ def _leaves(path: ColumnPath, type_: pa.DataType, repeated: bool) -> Iterator[tu
         yield path, repeated
 
 
-def names_ignoring_case(name: str, there: Sequence[str]) -> list[str]:
-    """The names in a file that equal `name` ignoring case, as Spark matches columns."""
-    low = name.lower()
-    return [n for n in there if n == name or n.lower() == low]
-
-
 def has_ambiguous_names(schema: StructType) -> bool:
     """Whether two columns in data files may have the same dotted name.
 
@@ -202,9 +196,9 @@ def _scalar_value(scalar: pa.Scalar) -> Any:
 
 def leaf_values(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
     """The values of a nested leaf, null where an enclosing struct is null; None if the rows lack the column."""
-    if path[0] not in table.column_names:
+    if (at := table.schema.get_field_index(path[0])) < 0:
         return None
-    column: pa.ChunkedArray = table.column(path[0])
+    column: pa.ChunkedArray = table.column(at)
     for name in path[1:]:
         if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
             return None

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from rowlock.boundary.effects import Effects
@@ -26,7 +26,7 @@ from rowlock.conflict.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_V
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable, nullable_type, to_arrow, with_parts
 from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import OF_IDS, Constants, check_names, empty_frame, local_frame, table_schema
+from rowlock.engines.spark.read.scan import OF_IDS, Constants, check_names, empty_frame, local_frame, project, table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
@@ -46,7 +46,7 @@ def relabelled(frame: DataFrame, metadata: Mapping[str, dict[str, Any]]) -> Data
     """The columns that `metadata` names, in its order, with that metadata (a comment, say)."""
     if not any(metadata.values()):
         return frame
-    return frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in metadata.items()])
+    return project(frame, {n: n for n in metadata}, metadata)
 
 
 _METADATA = "_metadata"
@@ -185,8 +185,7 @@ class Reader:
             raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
         frame = self.rows(snapshot, fixed=fixed, ids=columns)
         ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
-        frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
-        return self.evaluator.bridge.dataframe(analyzed(frame), self.evaluator.spark)
+        return project(frame, {n: n for n in snapshot.schema.names} | dict(zip((ROW_ID, ROW_COMMIT_VERSION), ids, strict=True)))
 
     def scan(self, snapshot: Snapshot, columns: str, *, fixed: bool = False) -> DataFrame:
         """The rows of a table under the columns of a snapshot, read when the DataFrame runs: of the newest version, with `fixed` of the snapshot's.
@@ -221,23 +220,24 @@ class Reader:
                 chosen = snapshot.files.prune(known.reads, snapshot.schema, snapshot.partition_columns)
                 chosen = chosen or [next(snapshot.files.adds())]  # a scan, by which `versions_read` sees what a plan read
                 snapshot = snapshot if len(chosen) == len(snapshot.files) else replace(snapshot, files=LiveFiles.of_adds(chosen))
-        columns = [F.col(quote(n)) for n in names]
+        columns: dict[str, str | Column] = {n: n for n in names}
         if hidden is None:
             frame = self.rows(snapshot, fixed=fixed)
-            return analyzed(frame if list(snapshot.schema.names) == names else frame.select(*columns))
+            return analyzed(frame if list(snapshot.schema.names) == names else project(frame, columns))
         more = [n for n in _OF_ROWS if n in hidden]
         tracked = columns_of(snapshot) if more else None
         frame = self.rows(snapshot, fixed=fixed, ids=tracked, constants=OF_IDS if tracked else None)
         if not len(snapshot.files):
-            return analyzed(frame.select(*columns, F.lit(None).cast(f"struct<{_OF_FILES}{''.join(f', {n}: bigint' for n in more)}>").alias(_METADATA)))
+            fields = f"struct<{_OF_FILES}{''.join(f', {n}: bigint' for n in more)}>"
+            return analyzed(project(frame, columns | {_METADATA: F.lit(None).cast(fields).alias(_METADATA)}))
         found = frame.metadataColumn(_METADATA)
         if not more:
-            return analyzed(frame.select(*columns, found.alias(_METADATA)))
+            return analyzed(project(frame, columns | {_METADATA: found.alias(_METADATA)}))
         ids = dict.fromkeys(_OF_ROWS, F.lit(None).cast("bigint"))
         if tracked is not None:
             ids = {n: F.col(quote(column)) for n, column in zip(_OF_ROWS, (*OF_IDS, *tracked.names), strict=True)}
-        fields = [found.getField(n).alias(n) for n in hidden if n not in _OF_ROWS]
-        return analyzed(frame.select(*columns, F.struct(*fields, *(ids[n].alias(n) for n in more)).alias(_METADATA)))
+        shown = [found.getField(n).alias(n) for n in hidden if n not in _OF_ROWS]
+        return analyzed(project(frame, columns | {_METADATA: F.struct(*shown, *(ids[n].alias(n) for n in more)).alias(_METADATA)}))
 
     def changes(self, snapshot: Snapshot, changed: Iterable[Changed], times_ms: Mapping[int, int]) -> DataFrame:
         """The changed rows under the columns of `snapshot`, followed by their type, version and time; `times_ms` are the times of the versions."""

@@ -20,18 +20,22 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.InternalRow$;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.UnaryNode;
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
+import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.execution.FilterExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
@@ -44,7 +48,9 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.ObjectType;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
@@ -227,6 +233,34 @@ public class DataFiles {
         LogicalRelation made = LogicalRelation$.MODULE$.apply(
             new HadoopFsRelation(new Files(path(table), columns, values, held), columns, data, Option.empty(), format, CaseInsensitiveMap$.MODULE$.apply(all), session), false);
         return metadata ? (LogicalPlan) made.withMetadataColumns().transformExpressions(new WithoutRowIndex()) : made;
+    }
+
+    /**
+     * The columns of a frame under other names.  The metadata of each field of `columns` says `from` which column it is, and `as` its metadata where that is another;
+     * a field without is the next of `computed`, which are Columns by their names.
+     */
+    public Dataset project(org.apache.spark.sql.classic.Dataset frame, StructType columns, java.util.List computed) {
+        java.util.Map held = new java.util.HashMap();
+        for (scala.collection.Iterator all = frame.queryExecution().analyzed().output().iterator(); all.hasNext(); ) {
+            Attribute one = (Attribute) all.next();
+            held.put(one.name(), one);
+        }
+        java.util.List out = new ArrayList();
+        java.util.Iterator others = computed.iterator();
+        StructField[] fields = columns.fields();
+        for (int n = 0; n < fields.length; n++) {
+            Metadata said = fields[n].metadata();
+            if (!said.contains("from")) {
+                out.add(others.next());
+                continue;
+            }
+            Expression source = (Expression) held.get(said.getString("from"));
+            Option marks = said.contains("as") ? Option.apply(said.getMetadata("as")) : Option.empty();
+            if (marks.isDefined() || !((Attribute) source).name().equals(fields[n].name()))
+                source = new Alias(source, fields[n].name(), NamedExpression$.MODULE$.newExprId(), (Seq) Nil$.MODULE$, marks, (Seq) Nil$.MODULE$);
+            out.add(ExpressionUtils.column(source));
+        }
+        return frame.select(CollectionConverters.asScala(out).toSeq());
     }
 
     /** Makes `Living` the first strategy of sessions with these extensions, since delta-spark's plans all scans of files; the last one where this Spark is built otherwise. */

@@ -149,10 +149,12 @@ class Scanner:
                 continue
             counted = numbered or bool(vectors)
             raw = self._read(snapshot, schema, some, vectors, read, carried, counted=counted, metadata=metadata, fixed=fixed)
-            columns = [self._column(snapshot, f) for f in schema.fields]
-            values = {POSITION: catalyst(self.spark).known_not_null(F.col(ROW_INDEX)), **({} if ids is None else _ids_of_rows(ids))}
-            more = [values.get(f.name, F.col(quote(f.name))).alias(f.name) for f in beside]
-            frames.append(raw.select(*columns, *more, *([_metadata_of(raw, counted=counted)] if metadata else [])))
+            values = {} if ids is None else _ids_of_rows(ids)
+            if address:
+                values[POSITION] = catalyst(self.spark).known_not_null(F.col(ROW_INDEX))
+            columns: dict[str, str | Column] = {f.name: self._column(snapshot, f) for f in schema.fields}
+            columns |= {f.name: values[f.name].alias(f.name) if f.name in values else f.name for f in beside}
+            frames.append(project(raw, columns | ({_METADATA: _metadata_of(raw, counted=counted)} if metadata else {})))
         rows = functools.reduce(DataFrame.unionAll, frames)
         return catalyst(self.spark).hiding_last(rows) if metadata else rows
 
@@ -191,7 +193,8 @@ class Scanner:
         raw = scan(self.spark, self.root, listed, physical, values, options, metadata=metadata and counted)
         return raw if bits is None else raw.where(_is_alive(self.spark, bits))
 
-    def _column(self, snapshot: Snapshot, f: StructField) -> Column:
+    def _column(self, snapshot: Snapshot, f: StructField) -> str | Column:
+        """A column of the table, as the name of one of the files, or as it is computed of them."""
         if isinstance(f.dataType, NullType):
             return F.lit(None).alias(f.name)
         mode = column_mapping_mode(snapshot.metadata.configuration)
@@ -200,9 +203,12 @@ class Scanner:
             return marked(value if f.nullable else catalyst(self.spark).known_not_null(value), f)
         (held,) = without_void(StructType([f])).fields
         physical = _physical_field(held, mode)
-        column, logical = F.col(quote(physical.name)), bare(held.dataType)
-        column = column if physical.dataType == logical or mode == "none" else column.cast(logical)
-        return reshaped(column, logical, bare(f.dataType)).alias(f.name)
+        logical, wanted = bare(held.dataType), bare(f.dataType)
+        same = physical.dataType == logical or mode == "none"
+        if same and logical == wanted:
+            return physical.name
+        column = F.col(quote(physical.name))
+        return reshaped(column if same else column.cast(logical), logical, wanted).alias(f.name)
 
     def uri(self, file: AddFile) -> str:
         """A file's URI as Spark's `_metadata.file_path` spells it."""
@@ -233,6 +239,18 @@ def scan(
     types = bridge.data_type.fromJson(schema.json())
     plan = in_jvm(spark).scan(spark._jsparkSession, spark_uri(spark, root), types, listed, typed, dict(options or {}), metadata)
     return bridge.dataframe(plan, spark)
+
+
+def project(frame: DataFrame, columns: Mapping[str, str | Column], metadata: Mapping[str, Mapping[str, Any]] | None = None) -> DataFrame:
+    """The frame with these columns: each is one of its own by its name there, with other metadata where given, or a Column by that name.
+
+    The JVM is called once for all of its own: a Column of pyspark takes five calls, which for a thousand columns is more than the scan.
+    """
+    spark, given = frame.sparkSession, metadata or {}
+    said = {n: {} if isinstance(c, Column) else {"from": c, **({"as": given[n]} if given.get(n) else {})} for n, c in columns.items()}
+    types = catalyst(spark).data_type.fromJson(StructType([StructField(n, NullType(), True, {**says}) for n, says in said.items()]).json())
+    computed = catalyst(spark).array_list(c._jc for c in columns.values() if isinstance(c, Column))
+    return DataFrame(in_jvm(spark).project(frame._jdf, types, computed), spark)
 
 
 OF_IDS: Constants = {_BASE: (LongType(), lambda f: f.base_row_id), _VERSION: (LongType(), lambda f: f.default_row_commit_version)}
