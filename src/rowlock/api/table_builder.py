@@ -321,7 +321,7 @@ class DeltaTableBuilder:
         if not self._fields and (self._partitions or self._clusters or self._mode not in ("create", "createIfNotExists")):
             text = "Only a new table may have no columns yet, and no partitions then: addColumn('id', 'BIGINT') or addColumns(df.schema)"
             raise InvalidInput(text, table=handle.path, condition=named("DELTA_SCHEMA_NOT_PROVIDED"))
-        if self._fields and self._partitions and len({p.lower() for p in self._partitions}) == len(self._fields):
+        if self._fields and {p.lower() for p in self._partitions} == {f.name.lower() for f in self._fields}:
             text = "A table needs a column that is not a partition column"
             raise SchemaMismatch(text, table=handle.path, condition=named("ALL_PARTITION_COLUMNS_NOT_ALLOWED"))
         schema = StructType(self._fields)

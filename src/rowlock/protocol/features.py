@@ -288,7 +288,7 @@ def named_in(configuration: Mapping[str, str]) -> set[str]:
     spelled = {name.lower(): name for name in WRITABLE}
     given = [k[len(FEATURE_PREFIX) :] for k, v in configuration.items() if k.lower().startswith(FEATURE_PREFIX) and v.lower() in FEATURE_VALUES]
     if unknown := [name for name in given if name.lower() not in spelled]:
-        raise _refusal(unknown[0], "write", None)
+        raise _refusal(unknown[0], "write", None, named("DELTA_UNSUPPORTED_FEATURES_IN_CONFIG", configs=FEATURE_PREFIX + unknown[0]))
     return {spelled[name.lower()] for name in given}
 
 

@@ -127,7 +127,7 @@ class Engine:
             return self.session.sql(text.removeprefix("call:"))
         from pyspark.sql import functions as F
 
-        source = text[3:]
+        source = text[3:].lstrip()
         if self.name != "delta-spark":
             from rowlock.tables import DeltaTable
 

@@ -162,7 +162,8 @@ def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists
         return
     place.check("create")
     if place.has_log:
-        raise TableExists("There is a table already: CREATE TABLE ... AS SELECT makes a new one; use INSERT INTO", table=place.handle.path)
+        held = named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", tableId=place.name, tableLocation=place.handle.path)
+        raise TableExists("There is a table already; use INSERT INTO", table=place.handle.path, condition=held)
     if not options.get("data_change", True):
         raise no_table_yet(place.handle.path)
     _make_with_rows(spec, place, rows, options, operation)

@@ -63,7 +63,7 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
     version, timestamp = options.get("startingversion"), options.get("startingtimestamp")
     if version is not None and timestamp is not None:
         raise InvalidInput("Give startingVersion or startingTimestamp, not both", table=table, condition=named("DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"))
-    if version is not None and version.lower() != LATEST and not version.isdecimal():
+    if version is not None and version != LATEST and not version.isdecimal():
         raise arguments.illegal_option("startingVersion", version, "must be a version's number or latest", table)
     flags = {n: arguments.option_is_true(n, options.get(n.lower(), _FLAGS[n]), table) for n in _FLAGS}
     for without in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits"):

@@ -23,10 +23,10 @@ from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.reading import columns_of_stream, relabelled, same_columns
 from rowlock.engines.spark.sql import streams
-from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
+from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, UnsupportedFeature, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
-from rowlock.protocol.paths import encode, place_in
+from rowlock.protocol.paths import encode, moment_in, place_in
 
 _numbers = itertools.count(1)
 _open: dict[str, TableStream] = {}
@@ -75,12 +75,18 @@ def _asked(spark: SparkSession, given: Mapping[str, str]) -> tuple[Handle, Strea
 
 
 def _found(handle: Handle) -> Snapshot:
-    """The newest version.  Raises PathNotFound where there is no table."""
+    """The newest version.  Raises PathNotFound where there is no table, SchemaMismatch where it has no columns, UnsupportedFeature for `/path@v3`."""
     try:
-        return handle.state.refresh()
+        newest = handle.state.refresh()
     except TableNotFound as e:
+        if moment_in(handle.path):
+            text, why = "A stream of one version is refused: use startingVersion or startingTimestamp", named("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS")
+            raise UnsupportedFeature(text, feature="a version in the path of a stream", access="read", table=handle.path, condition=why) from e
         text = f"{handle.path} is not a Delta table: correct the path, or make the table"
         raise PathNotFound(text, table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET")) from e
+    if not newest.schema.fields:
+        raise SchemaMismatch("The table has no columns to read: add some first", table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET"))
+    return newest
 
 
 def _tracking(handle: Handle, options: StreamOptions, newest: Snapshot) -> TrackingLog | None:

@@ -158,7 +158,7 @@ def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str],
         partitions = tuple(new if len(path) == 1 and p == old.name else p for p in head.metadata.partition_columns)
         return creation.widened(with_stats_columns(replace(head.metadata, partition_columns=partitions), tuple(path), new), schema, head.table)
 
-    parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join([*path[:-1], new])}
+    parameters = {"oldColumnPath": _said(path), "newColumnPath": _said([*path[:-1], new])}
     return _alter(state, engine, "RENAME COLUMN", parameters, change, asks_names=lambda: ".".join(path))
 
 
@@ -177,7 +177,7 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
             schema, metadata = schema_edit.with_field(schema, path, lambda f: None, head.table), with_stats_columns(metadata, path, None)
         return creation.widened(metadata, schema, head.table)
 
-    names = [".".join(p) for p in paths]
+    names = [_said(p) for p in paths]
     return _alter(state, engine, "DROP COLUMNS", {"columns": names}, change, asks_names=lambda: ", ".join(names))
 
 
@@ -276,7 +276,12 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
 def _described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
     """A field as operationParameters show it."""
     comment = {k: v for k, v in field.metadata.items() if k == "comment"}
-    return {"name": ".".join([*parent, field.name]), "type": schemas.type_name(field.type).partition("<")[0], "nullable": field.nullable, "metadata": comment}
+    return {"name": _said([*parent, field.name]), "type": schemas.type_name(field.type).partition("<")[0], "nullable": field.nullable, "metadata": comment}
+
+
+def _said(path: Sequence[str]) -> str:
+    """A path as operationParameters show it: names with a dot in back quotes."""
+    return ".".join(schemas.quote(name) if "." in name else name for name in path)
 
 
 def _placed(position: Position | None) -> dict[str, str]:

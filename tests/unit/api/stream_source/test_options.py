@@ -24,7 +24,7 @@ def test_the_old_name_of_ignoreChanges() -> None:
 
 
 def test_where_a_stream_begins() -> None:
-    assert parse({"startingVersion": "Latest"}, "/t").starting_version == LATEST
+    assert parse({"startingVersion": "latest"}, "/t").starting_version == LATEST
     assert parse({"startingTimestamp": "2026-01-01"}, "/t").starting_timestamp == "2026-01-01"
 
 
@@ -55,6 +55,7 @@ def test_the_change_feed_under_both_names() -> None:
         ("maxBytesPerTrigger", "3x"),
         ("startingVersion", "-1"),
         ("startingVersion", "first"),
+        ("startingVersion", "LATEST"),
         ("skipChangeCommits", "yes"),
         ("failOnDataLoss", "1"),
     ],
