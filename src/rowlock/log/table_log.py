@@ -27,6 +27,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from rowlock import clock, display
 from rowlock.caches import COMMITS, Cache
@@ -57,12 +58,13 @@ class TableLog:
         """Whether the log has at least one commit or checkpoint."""
         return any(f.kind == "commit" or f.is_checkpoint for f in list_log(self.store)) or self.store.head(names.commit_key(0)) is not None
 
-    def latest(self, previous: Snapshot | None = None) -> Snapshot:
-        """The newest snapshot (see Refresh above).  Raises TableNotFound, CorruptLog, UnsupportedFeature."""
+    def latest(self, previous: Snapshot | None = None, through: int | None = None) -> Snapshot:
+        """The newest snapshot (see Refresh above), of versions up to `through`, asked for at once; `previous` as it is where none of these has come.  Raises TableNotFound, CorruptLog, UnsupportedFeature."""
         if previous is None:
             return self._with_unlisted_commits(self._load())
-        commits = self._next_commits(previous.version)
-        verified, gone = self._verified(previous)
+        read = [] if through is None else of_each(self.store, partial(replay.read_commit, self.store), range(previous.version + 1, through + 1))
+        commits = self._next_commits(previous.version) if through is None else [c for n, c in enumerate(read) if c is not None and None not in read[:n]]
+        verified, gone = self._verified(previous) if commits or through is None else (previous, False)
         if verified is None:
             self._commits.clear()
             loaded = self._with_unlisted_commits(self._load())

@@ -1,9 +1,9 @@
 """Group commit between processes: staged appends are handed over through the table's own store (I1, I2, I8).
 
 A process whose puts are lost again and again posts what it has staged below `_rowlock/queue/`, as the
-commit that it would have been.  The owner of the oldest post leads: it puts one version for all posts.
-The others wait, and look whether they are in it; where nothing moves each leads in its turn, so a leader
-that dies delays no other for long.  Who leads is a courtesy: any number of leaders at once is safe, for
+commit that it would have been.  Who led last leads on: it puts one version for its own appends and all posts, and reads the posts
+of the next one meanwhile.  The others wait, ask for the next versions alone, and look whether they are in them; where nothing moves each
+leads in its turn, oldest post first, so a leader that dies delays no other for long.  Who leads is a courtesy: any number of leaders at once is safe, for
 
 - a post is valid for as long as its owner renews it: it puts the post again while it waits.  A post that
   was not renewed for `LIVE_MS` is not adopted, for its owner may be dead and its work done again by another;
@@ -13,8 +13,8 @@ that dies delays no other for long.  Who leads is a courtesy: any number of lead
 - a process that has posted and gives up commits such a marker first, as a version without other content.  Until that is
   there the outcome is not known.
 
-The age of a post is measured by the store's clock: the leader renews its own post, and compares the two as the store lists
-them, and with the time of the newest commit.  So no post gets into a version after one that the store dates `LIVE_MS` (and the
+The age of a post is measured by the store's clock: the leader puts its own post, or has put the last commit, and compares the times
+that the store gives the two, and with that of the newest commit.  So no post gets into a version after another process's that the store dates `LIVE_MS` (and the
 second to which some stores cut their times) after its last renewal, whichever process was stopped, for how long and where:
 a process with an older head puts at a version that is taken.
 """
@@ -22,7 +22,6 @@ a process with an older head puts at a version that is taken.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,10 +36,10 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
-from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError, discard, of_each
+from rowlock.storage.store import ObjectStore, StorageError, discard, of_each
 from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit import group
-from rowlock.transaction.group_commit.group import Lot, Member, PostedAppends, Queue
+from rowlock.transaction.group_commit.group import Lot, Member, Queue, queue_of
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.outcome import AbortMarker
 from rowlock.transaction.state.shared import SharedState
@@ -59,7 +58,6 @@ LIVE_MS = 6_000
 PRESENT_S = 3.0
 """For this long after a renewal of its own a leader takes that for the present time.  With `LIVE_MS`, and one second for stores that cut
 their times to seconds, 10 s after the last renewal of a post no process begins a put that contains it."""
-_SWEEPERS = 8
 _BETWEEN = b"\n\n"
 
 
@@ -101,48 +99,78 @@ def _staged(member: Member, head: Snapshot) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Look:
     """The posts that are there, as one process sees them.
 
-    `live`: its own, and those of others that were renewed of late, oldest first by the clocks of their owners: the order decides
-    only which process leads.  `dead`: the keys of the rest.  `now_ms` is the store's present time and holds until `until_s` on this process's
-    clock; a process that has no post there knows none, and takes no other process for live.
+    `live`: the keys of its own, and of those of others that were renewed of late, oldest first by the clocks of their owners: the order decides
+    only which process leads.  `posted`: what the others have staged.  `dead`: the keys of the rest.  It holds until `until_s` on this process's
+    clock; a process that does not know the store's present time takes no other for live.
     """
 
-    live: tuple[ObjectMeta, ...]
+    live: tuple[str, ...]
+    posted: Mapping[str, list[Commit]]
     dead: tuple[str, ...]
-    now_ms: float
     until_s: float
 
 
 class Board:
-    """Reads the posts of all processes; each is read once."""
+    """The posts of all processes, as this process reads and deletes them; each is read once."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store, self._read = store, dict[str, list[Commit]]()
+    def __init__(self, state: SharedState) -> None:
+        self._store, self._queue, self._read = state.store, queue_of(state), dict[str, list[Commit]]()
+        self._looking, self._deleting, self._ahead = threads.lock(), threads.lock(), dict[str | None, Look]()
+        self._swept: Sequence[str] = ()
 
-    def line(self, own: Sequence[PostedAppends]) -> Line:
-        """What is posted; `own` are the caller's posts, renewed just now."""
-        renewed = {p.key: p.renewed_s for p in own}
-        listed = list(self._store.list(FOLDER))
-        mine = [m for m in listed if m.key in renewed]
-        now_ms = max((m.modified_ms for m in mine), default=math.inf)
-        live = tuple(m for m in listed if m.key in renewed or now_ms - m.modified_ms <= LIVE_MS)
-        dead = tuple(m.key for m in listed if m not in live) if mine else ()
-        return Line(live, dead, now_ms, max((renewed[m.key] for m in mine), default=-math.inf) + PRESENT_S)
+    def leads(self) -> bool:
+        """Whether this process led last, and just now, so that it knows the store's time without a post."""
+        return self._queue.led is not None and clock.monotonic_s() - self._queue.last_put[0] < RENEW_S
 
-    def of_others(self, line: Line, own: Sequence[PostedAppends], head: Snapshot) -> dict[str, list[Commit]]:
-        """What others have staged, by the key of the post; those that died before `head` was committed, by its time, are left out."""
-        keys = {p.key for p in own}
-        others = [m for m in line.live if m.key not in keys]
-        if not others:
-            return {}
+    def look_ahead(self, head: Snapshot, txn_id: str) -> None:
+        """Looks for who leads after the version of `txn_id`, while that is put on top of `head`."""
+
+        def look() -> None:
+            with suppress(StorageError, OSError):  # who leads looks itself
+                self._ahead = {txn_id: self._look({}, head)}
+
+        if self._store.is_remote and self.leads():
+            _in_background(look, self._looking)
+
+    def look(self, own: Mapping[str, float], head: Snapshot) -> Look:
+        """What is posted: what was looked up ahead, once, where that version is the head; else what is there now.  `own`: the caller's posts, and when they were renewed."""
+        with self._looking:
+            found, self._ahead = self._ahead.get(head.txn_id), {}
+            return found or self._look(own, head)
+
+    def sweep(self, keys: Sequence[str]) -> None:
+        """Deletes posts that are not needed, in the background on a remote store.  What is left is deleted after a later version."""
+        left = [[key] for key in keys if key not in self._swept]  # what was looked up ahead may have been deleted since
+
+        def delete() -> None:
+            self._swept = keys
+            of_each(self._store, partial(discard, self._store), left)
+
+        if not self._store.is_remote:
+            delete()
+        elif left:
+            _in_background(delete, self._deleting)
+
+    def _look(self, own: Mapping[str, float], head: Snapshot) -> Look:
+        """What is posted now.  The store's present time is no earlier than that of what this process put last; and what died before `head` was committed, by its time, is left out."""
+        store = self._store
+        began_s, last = max([self._queue.last_put, *((renewed_s, key) for key, renewed_s in own.items())])
+        asked: list[Callable[[], Any]] = [lambda: list(store.list(FOLDER)), lambda: store.modified_ms(last) if last else None]
+        listed, now_ms = of_each(store, lambda ask: ask(), asked)
+        others = [m for m in listed if m.key not in own and now_ms is not None and now_ms - m.modified_ms <= LIVE_MS]
         missing = [m.key for m in others if m.key not in self._read]
-        asked: list[Callable[[], Any]] = [partial(self._store.modified_ms, names.commit_key(head.version)), *(partial(self._load, key) for key in missing)]
-        committed_ms, *found = of_each(self._store, lambda ask: ask(), asked)
-        self._read.update(zip(missing, found, strict=True))
-        now_ms = max(line.now_ms, committed_ms or 0)
-        return {m.key: self._read[m.key] for m in others if now_ms - m.modified_ms <= LIVE_MS}
+        newest = names.commit_key(head.version)
+        asked = [lambda: now_ms if newest == last else store.modified_ms(newest), *(partial(self._load, key) for key in missing)]
+        committed_ms, *found = of_each(store, lambda ask: ask(), asked) if others else [None]
+        read = {**self._read, **dict(zip(missing, found, strict=True))}
+        self._read = {m.key: read[m.key] for m in others}
+        posted = {m.key: read[m.key] for m in others if (committed_ms or 0) - m.modified_ms <= LIVE_MS}
+        live = tuple(m.key for m in listed if m.key in own or m.key in self._read)
+        dead = tuple(m.key for m in listed if m.key not in live) if now_ms is not None else ()
+        return Look(live, posted, dead, began_s + PRESENT_S)
 
     def _load(self, key: str) -> list[Commit]:
         """A post that is gone or damaged is skipped; its owner commits by itself."""
@@ -162,40 +190,51 @@ class Exchange:
     """The posted appends of all processes, as one leader works with them until its own are committed."""
 
     def __init__(self, state: SharedState, queue: Queue) -> None:
-        self._state, self._queue, self._board = state, queue, Board(state.store)
-        self._moved_s, self._front = clock.monotonic_s(), ""
+        self._state, self._queue = state, queue
+        self._board: Board = state.shared("posts of all processes", partial(Board, state))
+        self.look_ahead = self._board.look_ahead
+        self._began_s = self._moved_s = clock.monotonic_s()
+        self._front: tuple[str, ...] = ()
         self._spent: Sequence[str] = ()
 
-    def post(self, members: Sequence[Member], head: Snapshot) -> None:
-        """Posts the members that were not posted before."""
-        if fresh := [m for m in members if m.post is None]:
-            Post(self._state.store, fresh, head)
+    def post(self, members: Sequence[Member], head: Snapshot, *also: Callable[[], None]) -> None:
+        """Posts the members that were not posted before, and renews the posts of the others; at the same time as `also`.
+
+        They were followed to `head` just before: an owner that was stopped for long finds itself in the log before it renews its post.
+        """
+        fresh = [m for m in members if m.post is None]
+        asked: list[Callable[[], object]] = [p.renew for p in dict.fromkeys(m.post for m in members) if p is not None]
+        if fresh:
+            asked.append(partial(Post, self._state.store, fresh, head))
+        of_each(self._state.store, lambda ask: ask(), [*asked, *also])
 
     def lot(self, members: Sequence[Member], head: Snapshot) -> Lot | None:
         """The members with what others have posted, once it is this process's turn to lead, as it is in a lane that excludes the others; None: look at the log again first.
 
-        Members that were not posted before are posted, and the posts of the others are renewed.  They were followed to `head`
-        just before: an owner that was stopped for long finds itself in the log before it renews its post.
+        Who led last leads on, and need not post its members; the others wait for it.
         """
-        state, queue = self._state, self._queue
-        leads = state.lane.excludes_processes
-        if leads and not any(m.post for m in members) and not has_posts(state.store):
-            return Lot(members, head)
-        self.post(members, head)
-        own = list(dict.fromkeys(m.post for m in members if m.post is not None))
-        of_each(state.store, lambda post: post.renew(), own)
-        line = self._board.line(own)
-        if line.live and line.live[0].key != self._front:  # the head moves by others' commits too, and a post that is not committed stays before mine
-            self._moved_s, self._front = clock.monotonic_s(), line.live[0].key
-        mine = {p.key for p in own}
-        ahead = next((n for n, m in enumerate(line.live) if m.key in mine), 0)
-        pace = min(max(0.005, queue.seconds_a_put), LONGEST_PUT_S)
-        if ahead and not leads and clock.monotonic_s() - self._moved_s < PATIENCE * pace * ahead:
-            clock.sleep(pace * 0.5 * clock.jitter())
-            return None
-        carried, guests = _admitted(self._board.of_others(line, own, head), members, head, state.log)
-        self._spent = [*carried, *sorted(mine), *line.dead]
-        return Lot(members, head, guests, line.until_s)
+        state, queue, now_s = self._state, self._queue, clock.monotonic_s()
+        alone, pace_s = state.lane.excludes_processes, min(max(0.005, queue.seconds_a_put), LONGEST_PUT_S)
+        leads, knows = alone or queue.led is not None, self._board.leads()
+        waits = not leads and now_s - self._began_s < min(PATIENCE * pace_s, LONGEST_PUT_S)
+        if not knows:
+            if alone and not any(m.post for m in members) and not has_posts(state.store):
+                return Lot(members, head)
+            self.post(members, head, *([state.advance] if waits else []))
+        if not waits:
+            own = {m.post.key: m.post.renewed_s for m in members if m.post is not None}
+            look = self._board.look(own, head)
+            if look.live[:1] != self._front:  # the head moves by others' commits too, and a post that is not committed stays before mine
+                self._moved_s, self._front = now_s, look.live[:1]
+            ahead = next((n for n, key in enumerate(look.live) if key in own), 0)
+            if leads or now_s - self._moved_s >= PATIENCE * pace_s * ahead:
+                carried, guests = _admitted(look.posted, members, head, state.log)
+                self._spent = [*carried, *sorted(own), *look.dead]
+                return Lot(members, head, guests, look.until_s)
+            state.advance()
+        if state.known is head:
+            clock.sleep(pace_s * 0.25 * clock.jitter())
+        return None
 
     def shared(self, others: int) -> None:
         """Has the next appends posted at once where a version had others in it.  In the lane of a local disk a post costs about what it saves: there it takes two."""
@@ -205,7 +244,8 @@ class Exchange:
     def landed(self, lot: Lot) -> None:
         """Deletes the posts that are not needed after a lot was committed."""
         self.shared(len(lot.guests))
-        _sweep(self._state.store, self._spent)
+        if not lot.shrank:
+            self._board.sweep(self._spent)
 
 
 def has_posts(store: ObjectStore) -> bool:
@@ -272,30 +312,17 @@ def give_up(member: Member) -> None:
         member.error = outcome.unknown(txn.txn_id, state.store.root, None, e)
 
 
-class _Sweepers(threading.Semaphore):
-    """The threads of this process that may delete posts, all tables together: where a store takes long to delete, each version would begin more."""
+def _in_background(call: Callable[[], None], lock: threads.Lock) -> None:
+    """Runs `call` with the lock in a thread of its own; not at all where another thread has the lock."""
 
-    def __init__(self) -> None:
-        super().__init__(_SWEEPERS)
+    def alone() -> None:
+        if lock.acquire(blocking=False):
+            try:
+                call()
+            finally:
+                lock.release()
 
-    def delete(self, store: ObjectStore, keys: Sequence[str]) -> None:
-        """Deletes in a thread, whose turn was taken."""
-        try:
-            discard(store, keys)
-        finally:
-            self.release()
-
-
-def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
-    """Deletes posts that are not needed, in the background on a remote store.  What is left is deleted by the next leader."""
-    shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
-    sweepers = threads.of_process(_Sweepers)
     try:
-        for share in shares:  # daemons: a program ends when it ends, whatever the store does
-            if sweepers.acquire(blocking=False):
-                threads.start(partial(sweepers.delete, store, share), "rowlock queue")
+        threads.start(alone, "rowlock queue")  # a daemon: a program ends when it ends, whatever the store does
     except RuntimeError:  # the interpreter is about to end
-        sweepers.release()
-        shares = []
-    if not shares:
-        discard(store, keys)
+        alone()

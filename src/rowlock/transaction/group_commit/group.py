@@ -133,6 +133,10 @@ class Queue:
         self._lock, self._waiting = threading.Lock(), list[Member]()
         self._contended_until_s = self._looked_s = 0.0
         self.seconds_a_put, self.lost_in_a_row = 0.0, 0
+        self.led: str | None = None
+        """The transaction that this process's last version is named after, until it loses puts to others again."""
+        self.last_put = (-math.inf, "")
+        """When the put of that version began, and its key."""
 
     def is_contended(self) -> bool:
         """Whether other processes were in each other's way just now."""

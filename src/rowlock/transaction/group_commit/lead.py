@@ -16,6 +16,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, RowlockError, StorageError
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import names
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit.between_processes import Exchange, give_up, has_posts
@@ -129,7 +130,7 @@ class LedAppends:
         """
         if in_lane:
             return self.head if self.leader.is_over else self.state.newest()
-        if self.queue.lost_in_a_row and not self.leader.is_over:
+        if self.queue.lost_in_a_row and not self.leader.is_over and (self._lot is not None or not self.queue.is_contended()):
             self.state.refresh()
         return None
 
@@ -144,7 +145,7 @@ class LedAppends:
             if self._lot is not None:
                 return None
             if not self.leader.is_over:
-                head = self.state.refresh()
+                head = self.state.newest()
         if self.leader.error is not None:
             raise self.leader.error
         assert self.leader.receipt is not None
@@ -187,6 +188,8 @@ class LedAppends:
     def write(self) -> None:
         """Notes when the put begins: each member has written its files before it queued, and counts its puts when a lot is formed."""
         self._put_began_s = clock.monotonic_s()
+        if self._exchange is not None:
+            self._exchange.look_ahead(self.head, self.txn_id)
 
     def commit_file(self) -> bytes:
         assert self._lot is not None
@@ -205,7 +208,9 @@ class LedAppends:
         self.queue.seconds_a_put = clock.monotonic_s() - self._put_began_s
         self.queue.lost_in_a_row = 0 if won else self.queue.lost_in_a_row + 1
         if not won:
+            self.queue.led = self.queue.led if self.queue.lost_in_a_row < HAND_OVER_AFTER else None
             return None
+        self.queue.led, self.queue.last_put = self.txn_id, (self._put_began_s, names.commit_key(version))
         size = len(lot.members) + len(lot.guests) if not lot.shrank else len(self.state.log.commits(version - 1, version)[0].txn_ids)
         for member in lot.members:
             member.landed(version, size)

@@ -227,6 +227,16 @@ class SharedState:
             self._latest, self._asked_s = latest, clock.monotonic_s()
             return latest
 
+    def advance(self) -> None:
+        """Takes the next version or two in, where they have come: for those who wait for them, and asks nothing else where none has."""
+        if not self.store.is_remote or (before := self._latest) is None or (latest := self.log.latest(before, before.version + 2)) is before:
+            return
+        with self._lock:
+            if self._latest is before:
+                if latest.chain != before.chain:
+                    self._broken(before, latest, None)
+                self._latest, self._asked_s = latest, clock.monotonic_s()
+
     @property
     def known(self) -> Snapshot | None:
         """The newest snapshot that this process has seen, without I/O and without waiting for a refresh that is under way; None before the first."""
@@ -237,10 +247,9 @@ class SharedState:
 
         For places where an old answer costs a lost put at most.  Elsewhere asking is cheap, and this is `refresh`.
         """
-        with self._lock:
-            known = self._latest
-            if known is not None and self.store.is_remote and clock.monotonic_s() - self._asked_s < _A_MOMENT_S and not (settled and _is_open(known)):
-                return known
+        asked_s, known = self._asked_s, self._latest  # in this order, and without waiting for who asks
+        if known is not None and self.store.is_remote and clock.monotonic_s() - asked_s < _A_MOMENT_S and not (settled and _is_open(known)):
+            return known
         return self.refresh() if settled else self.look()
 
     def carry(self, version: int, data: bytes, tag: str | None) -> None:

@@ -100,27 +100,25 @@ def test_a_leader_takes_what_others_have_posted() -> None:
     assert [(m["rows"], m.get("app_id")) for m in record["members"]] == [(1, None), (1, "app")]  # type: ignore[index]
 
 
-def test_a_store_that_takes_long_to_delete_gets_a_few_threads_and_not_one_for_each_version() -> None:
-    may = threading.Event()
+def test_a_store_that_takes_long_to_delete_gets_one_thread_and_not_one_for_each_version() -> None:
+    may, deleting = threading.Event(), list[str]()
 
     class Slow(MemoryStore):
         is_remote = True
 
         def delete(self, key: str) -> None:
+            deleting.append(key)
             may.wait(60)
             super().delete(key)
 
     _, process = world(store=Slow())
     for k in range(9):
         process.lead(process.post(k))
-    deleting = [t for t in threading.enumerate() if t.name == "rowlock queue"]
-    assert len(deleting) == 8 and keys(process) == list(range(9))
+    assert len(deleting) == 1 and keys(process) == list(range(9))
     may.set()
-    for thread in deleting:
-        thread.join(60)
-    process.lead(process.post(9))
-    while posts(process):
-        time.sleep(0.01)
+    while posts(process):  # what is left goes with a later version
+        process.lead(process.post(9))
+        time.sleep(0.02)
 
 
 def test_the_history_names_all_who_took_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,7 +475,7 @@ def test_a_dead_post_before_mine_and_others_that_go_on_committing(monkeypatch: p
     monkeypatch.setattr(clock, "sleep", sleep)
     monkeypatch.setattr(clock, "monotonic_s", lambda: now_s[0])
     b.lead(leader)
-    assert leader.receipt is not None and now_s[0] < 2 * between_processes.PATIENCE * between_processes.LONGEST_PUT_S
+    assert leader.receipt is not None and now_s[0] < 3 * between_processes.PATIENCE * between_processes.LONGEST_PUT_S
 
 
 def test_a_post_from_before_what_the_log_still_holds_stops_nobody() -> None:
@@ -562,7 +560,7 @@ def test_a_group_put_where_the_log_was_cleaned_up_is_told_to_every_member() -> N
     leader, follower, guest = member_of(a, 1), member_of(a, 2), b.post(3)
     slept = a.state.refresh()
     assert guest.post is not None
-    posted = between_processes.Board(a.state.store)._load(guest.post.key)
+    posted = between_processes.Board(a.state)._load(guest.post.key)
     cleaned_up_behind(2, a, moved_by_ms=60_000)
     with pytest.raises(ConcurrentWriteException, match="Nothing of it can be seen"):
         outcome.put(a.state, slept, Lot([leader, follower], slept, posted).bytes, leader.txn.txn_id)

@@ -224,13 +224,13 @@ from rowlock.storage.local import Lane
 from rowlock.transaction.group_commit import between_processes, lead
 from model.schedules.in_memory import InMemory
 lead.SLOW_PUT_S, lead.HAND_OVER_AFTER = -1.0, 0
-looks, line = [], between_processes.Board.line
-def stopping(board, own):
+looks, look = [], between_processes.Board.look
+def stopping(board, own, head):
     looks.append(1)
     if len(looks) == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGSTOP)
-    return line(board, own)
-between_processes.Board.line = stopping
+    return look(board, own, head)
+between_processes.Board.look = stopping
 world = InMemory(store=open_store(sys.argv[1], json.loads(sys.argv[3])))
 world.state.lane = Lane()  # as on a machine of its own
 receipt = run(world.table, parse("APPEND (1)"))
