@@ -53,6 +53,8 @@ class Limits:
     # ---- statements on Spark ----
     driver_rows: int = 100_000
     """Changed rows of one statement that are collected to the driver; more are written by Spark's executors, which takes about 0.1 s longer."""
+    driver_bytes: int = 64 * _MB
+    """Size in memory of the rows of one statement that are read or collected to the driver, estimated where they lie in files: of wide rows fewer come than `driver_rows`."""
     local_rows: int = 20_000
     """Rows of small files that one statement evaluates on the driver, without a Spark job; for more a scan is faster."""
     inspected_rows: int = 8_000_000

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import rowlock
 from rowlock import DeltaTable
 from rowlock.engines.spark import driver_rows
+from rowlock.engines.spark.catalyst import bridge
 from rowlock.engines.spark.statements.row_statements import RowMask, RowPlan
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("what it writes, other tests write too")]
@@ -137,7 +138,7 @@ def test_no_row_is_missed(spark: SparkSession, table: DeltaTable, monkeypatch: p
 
     What Spark says of columns that are sent to it, a part at a time, is what it says in a job.
     """
-    monkeypatch.setattr(driver_rows, "_EVALUATED_ROWS", 96)
+    monkeypatch.setattr(bridge, "_SENT_ROWS", 96)
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:

@@ -83,6 +83,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "other loser": ("merge", "update", "several", "delete"),
     "round": ("staged", "before_put", "both"),
     "limit driver_rows": ("3", "default", "8", "default", "0"),
+    "limit driver_bytes": ("default", "default", "0", "300"),
     "limit local_rows": ("0", "default", "12", "default"),
     "limit moved_bytes": ("default", "0"),
     "limit moved_again_bytes": ("default", "0"),

@@ -6,7 +6,7 @@ is left to one job, which brings the resulting rows.  `Ways` has a line for each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from rowlock import display
 from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
-from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, rows_at_once, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FROM, POSITION, in_jvm
 from rowlock.exceptions import InvalidInput
@@ -35,8 +35,6 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 Positions = npt.NDArray[np.int64]
 Found = tuple[Slice, pa.Table, Positions]
 """A slice, rows of it that were read to the driver, and the physical position of each of these rows."""
-_EVALUATED_ROWS = 1 << 16
-"""Rows that are sent to the JVM at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +90,26 @@ class LeftToSpark(Exception):
     """The rows are more than may come to the driver (`limits().driver_rows`), or Arrow cannot read them; the caller lets Spark write them."""
 
 
-def check_count(num_rows: int) -> None:
-    """Raises LeftToSpark for more rows than may come to the driver."""
-    if num_rows > limits().driver_rows:
-        raise LeftToSpark(f"more than {limits().driver_rows:,}: driver_rows")
+def most_rows(row_bytes: float) -> int:
+    """How many rows of so many bytes may come to the driver."""
+    return min(limits().driver_rows, int(limits().driver_bytes / max(1.0, row_bytes)))
+
+
+def row_bytes(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> float:
+    """The bytes that a row of some slices takes, estimated: eight for each column, or what it takes in its file where that is more."""
+    return max(8.0 * len(snapshot.schema.fields), sum(s.file.size_bytes for s in slices) / max(1, evaluator.physical_rows(slices)))
+
+
+def check_count(num_rows: int, most: int) -> None:
+    """Raises LeftToSpark for more rows than may come to the driver, as `most_rows` says."""
+    if num_rows > most:
+        raise LeftToSpark(f"more than {most:,}: {'driver_rows' if most == limits().driver_rows else 'driver_bytes'}")
+
+
+def _check_size(num_bytes: float) -> None:
+    """Raises LeftToSpark for rows of more bytes than may come to the driver."""
+    if num_bytes > limits().driver_bytes:
+        raise LeftToSpark(f"more than {display.size(limits().driver_bytes)}: driver_bytes")
 
 
 def scan(
@@ -115,8 +129,9 @@ def scan(
     fails (under ANSI it may, on a dead row) the scan is repeated with the dead rows taken off inside Spark.
     Raises Spark's errors, and without `any_number` LeftToSpark for more rows than may come to the driver.
     """
-    bridge, files, most = evaluator.bridge, [s.file for s in slices], limits().driver_rows
+    bridge, files = evaluator.bridge, [s.file for s in slices]
     narrow = join is None and resolved.outputs.size() == 2
+    most = limits().driver_rows if narrow else most_rows(row_bytes(evaluator, slices, snapshot))
     bounded = join is not None or evaluator.physical_rows(slices) > (limits().unbounded_scan_rows if narrow else most)
     if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
         session.conf().set("spark.sql.files.minPartitionNum", "1")
@@ -132,7 +147,7 @@ def scan(
             raise
         table = collected(evaluator.live_plan(snapshot, slices, relation.attributes))
     if not any_number:
-        check_count(table.num_rows)
+        check_count(table.num_rows, most)
     return rows_in_slices(addressed(table, evaluator.paths_by_hash(slices)), slices)
 
 
@@ -167,16 +182,17 @@ def read_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsho
 
 
 def read_small_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
-    """(rows that were read to the driver, slices left for a scan).  The smallest slices first, up to `limits().local_rows` rows in all.  No job."""
+    """(rows that were read to the driver, slices left for a scan).  The smallest slices first, up to `limits().local_rows` rows and `driver_bytes` in all.  No job."""
     found: list[Found] = []
     rest: list[Slice] = []
-    budget = limits().local_rows
+    budget, room = limits().local_rows, limits().driver_bytes
     for size, _, piece in sorted((evaluator.rows_to_read(s), s.path, s) for s in slices):
-        rows = evaluator.rows.read_slice(piece, snapshot) if size <= budget else None
-        if rows is None:
+        few = size <= budget and size * row_bytes(evaluator, [piece], snapshot) <= room
+        rows = evaluator.rows.read_slice(piece, snapshot) if few else None
+        if rows is None or rows[0].nbytes > room:
             rest.append(piece)
         else:
-            budget -= size
+            budget, room = budget - size, room - rows[0].nbytes
             found.append((piece, rows[0], rows[1]))
     return found, rest
 
@@ -189,11 +205,13 @@ def read_matching(
     names: Sequence[str],
     wanted: Sequence[str],
     most: int,
+    *,
+    any_size: bool = False,
 ) -> tuple[list[Found], list[Slice]]:
     """(the columns `wanted` of rows for which `mask_of` gives True over the columns `names`, slices left for a job).  No job.
 
     The mask must keep every row that the statement may change; it may keep others.  Leaves all slices to the job where
-    they hold more than `limits().inspected_rows` rows.  Raises LeftToSpark where more than `most` rows are found.
+    they hold more than `limits().inspected_rows` rows.  Raises LeftToSpark where more than `most` rows are found, or without `any_size` more bytes than may come to the driver.
     """
     if evaluator.physical_rows(slices) > limits().inspected_rows:
         return [], list(slices)
@@ -208,18 +226,27 @@ def read_matching(
             most -= len(positions)
         if most < 0:
             raise LeftToSpark
-    found, unread = read_at(evaluator, matching, wanted, snapshot)
+    found, unread = read_at(evaluator, matching, wanted, snapshot, any_size=any_size)
     return found, [*rest, *unread]
 
 
-def read_at(evaluator: Evaluator, places: Iterable[tuple[Slice, Positions]], wanted: Sequence[str], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
-    """(the columns `wanted` of the rows at positions of slices, slices that Arrow cannot read).  No job."""
+def read_at(
+    evaluator: Evaluator, places: Sequence[tuple[Slice, Positions]], wanted: Sequence[str], snapshot: Snapshot, *, any_size: bool = False
+) -> tuple[list[Found], list[Slice]]:
+    """(the columns `wanted` of the rows at positions of slices, slices that Arrow cannot read).  No job.
+
+    Raises LeftToSpark without `any_size` for more bytes than may come to the driver, where it can before they are read.
+    """
     found: list[Found] = []
     unread: list[Slice] = []
+    if not any_size:
+        _check_size(sum(len(positions) * row_bytes(evaluator, [piece], snapshot) for piece, positions in places))
     for piece, positions in places:
         with suppress(pa.ArrowException):  # such as text of more than 2 GB in one column
             if (table := evaluator.rows.read_at(piece.file, positions, wanted, snapshot)) is not None:
                 found.append((piece, table, positions))
+                if not any_size:
+                    _check_size(sum(t.nbytes for _, t, _ in found))
                 continue
         unread.append(piece)
     return found, unread
@@ -248,7 +275,8 @@ def rows_that_meet(evaluator: Evaluator, table: pa.Table, relation: Relation, co
     bridge, names = evaluator.bridge, [f.name for f in relation.schema.fields]
     columns = [relation.attributes[names.index(name)] for name in table.column_names]
     with suppress(PySparkException, Py4JJavaError), bridge.interpreting(session):
-        parts = [table.slice(start, _EVALUATED_ROWS) for start in range(0, table.num_rows, _EVALUATED_ROWS)]
+        step = rows_at_once(table)
+        parts = [table.slice(start, step) for start in range(0, table.num_rows, step)]
         return np.concatenate([np.zeros(0, np.bool_), *(_meeting(evaluator, part, bridge.seq(columns), condition) for part in parts)])
     if table.num_rows > limits().driver_rows:
         return None

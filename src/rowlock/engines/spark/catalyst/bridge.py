@@ -30,6 +30,7 @@ from rowlock.protocol.arrow_types import VARIANT, is_variant
 
 JavaObject = Any
 
+_SENT_ROWS, _SENT_BYTES = 1 << 16, 16 << 20
 _LOOKED_UP_OFTEN = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils", "org.apache.spark.sql.functions")
 """Classes that PySpark looks up by their short names for every column and DataFrame: unless each is imported by its full name, the JVM
 searches all its JARs for them in every imported package first."""
@@ -209,7 +210,7 @@ class Catalyst:
 
     def frame_of(self, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
         """Rows on the driver as a JVM Dataset, without pyspark's conversions.  The JVM is told no types: text that is not as long as the session says ends it."""
-        batches = self.array_list(batch.serialize().to_pybytes() for batch in table.combine_chunks().to_batches(max_chunksize=64_000))
+        batches = self.array_list(batch.serialize().to_pybytes() for batch in table.combine_chunks().to_batches(max_chunksize=rows_at_once(table)))
         return self.frames.toDataFrame(self.converters.asScala(batches.iterator()), schema_json, session)
 
     def dataframe(self, plan: JavaObject, spark: SparkSession, session: JavaObject | None = None) -> DataFrame:
@@ -272,6 +273,11 @@ def entries(held: JavaObject) -> dict[str, JavaObject]:
 def class_name(node: JavaObject) -> str:
     """The short name of a JVM object's class."""
     return str(node.getClass().getSimpleName())
+
+
+def rows_at_once(table: pa.Table) -> int:
+    """How many rows of a table are sent to the JVM in one piece: py4j takes none of 256 MB."""
+    return min(_SENT_ROWS, max(1, int(_SENT_BYTES * table.num_rows / max(1, table.nbytes))))
 
 
 def analyzed(frame: DataFrame) -> JavaObject:

@@ -115,10 +115,17 @@ class MergeRun:
         return not bridge.runs_python([self.plan.on, *computed])
 
     def _few_pairs(self, rows: Addressed) -> bool:
-        """Whether these rows are paired on the driver: the source is there, and ON has equal keys or all pairs are few."""
-        if self.plan.source.table is None:
+        """Whether these rows are paired on the driver: the source is there, and the pairs, of which ON without equal keys compares all, are few and small."""
+        source = self.plan.source.table
+        if source is None:
             return False
-        return bool(self.plan.keys) or rows.num_rows * self.plan.source.num_rows <= limits().cross_pairs
+        each = rows.table.nbytes / rows.num_rows + source.nbytes / max(1, source.num_rows)
+        for_one = source.num_rows
+        if self.plan.keys and rows.num_rows * for_one * each > limits().driver_bytes:  # how many rows of the source have the same keys
+            keys = pa.table([_key(source.column(s)) for _, s in self.plan.keys], [f"k{n}" for n in range(len(self.plan.keys))])
+            for_one = pc.max(keys.group_by(keys.column_names).aggregate([([], "count_all")]).column("count_all")).as_py()
+        most = rows.num_rows * for_one
+        return bool((self.plan.keys or most <= limits().cross_pairs) and most * each <= limits().driver_bytes)
 
     def _read_by_keys(self, slices: Sequence[Slice]) -> tuple[list[Found], list[Slice]]:
         """(target rows whose keys occur in the source, slices left for a join); reads single columns on the driver, where source and rows are few."""
@@ -252,7 +259,7 @@ class MergeRun:
         chosen = None if len(numbers) == self.plan.source.num_rows else numbers
         source = self.plan.source.plan(self.evaluator, self.plan.insert_side, self.plan.session, chosen)
         plan = replace(inserts, condition=applies).over(bridge, source)
-        if self.plan.source.table is None and len(numbers) > limits().driver_rows:
+        if self.plan.source.table is None and len(numbers) > driver_rows.most_rows(self.plan.source.size_bytes / self.plan.source.num_rows):
             self.ways.written_by_spark("inserts")
             frame = bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
             files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot)]

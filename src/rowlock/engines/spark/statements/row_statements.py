@@ -10,6 +10,7 @@ other side is known to fail for it, as it does in a file that is skipped.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -124,7 +125,8 @@ def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice
     deletes = plan.kind == "delete"
     wanted, most = plan.columns if deletes else snapshot.schema.names, limits().masked_rows if deletes and not large else limits().driver_rows
     try:
-        return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, wanted, most)
+        masked = functools.partial(mask.of, by_value=by_value, most=limits().local_rows)
+        return driver_rows.read_matching(evaluator, slices, snapshot, masked, mask.names, wanted, most, any_size=deletes)
     except driver_rows.LeftToSpark:
         if mask.exact and not large and not deletes:
             raise
@@ -143,10 +145,11 @@ def _met(evaluator: Evaluator, plan: RowPlan, candidates: Sequence[Found]) -> tu
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, ways: Ways) -> dict[str, BitMap64]:
     """The positions of the rows that meet the condition, 16 bytes for each: one Spark job for the files of each `limits().collected_positions_rows` rows.
 
-    Raises LeftToSpark for an UPDATE of more than `limits().driver_rows` rows.
+    Raises LeftToSpark for an UPDATE of more rows than may come to the driver.
     """
+    most = driver_rows.most_rows(driver_rows.row_bytes(evaluator, slices, snapshot))
     if plan.everything:
-        driver_rows.check_count(sum(s.num_rows or 0 for s in slices))
+        driver_rows.check_count(sum(s.num_rows or 0 for s in slices), most)
         return {s.path: s.positions(evaluator.count) for s in slices}
     if slices:
         ways.job(slices)
@@ -158,7 +161,7 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
         portion = [s for s, n in zip(slices, portions, strict=True) if n == number]
         found |= driver_rows.scan(evaluator, portion, plan.relation, places, plan.session, snapshot, any_number=deletes).origin.bitmaps()
         if not deletes:
-            driver_rows.check_count(sum(map(len, found.values())))
+            driver_rows.check_count(sum(map(len, found.values())), most)
     return found
 
 
