@@ -62,6 +62,30 @@ def test_rows_of_many_bytes_are_left_to_spark(spark: SparkSession, table_path: s
     assert outcomes[0] == outcomes[1]
 
 
+def test_what_spark_does_not_hand_over_stays_with_spark(spark: SparkSession, table_path: str, monkeypatch: Any) -> None:
+    """I3: a source, rows of an append and pairs of a MERGE of more than `spark.driver.maxResultSize` are not collected."""
+    source = spark.range(1_000, 3_000, numPartitions=1).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS t")
+    source.write.parquet(f"{table_path}-source")
+    source = spark.read.parquet(f"{table_path}-source")
+    rowlock.append(table_path, pa.table({"id": list(range(2_000)), "t": ["x"] * 2_000}))
+    table, conf = DeltaTable.forPath(spark, table_path), spark.sparkContext._jsc.sc().conf()
+    set_limits(monkeypatch, small=100_000, local=0)
+    before = conf.get("spark.driver.maxResultSize", "1g")
+    conf.set("spark.driver.maxResultSize", "100k")  # Spark looks at it anew for each stage
+    try:
+        with pytest.raises(Exception, match="spark.driver.maxResultSize"):
+            source.toArrow()
+        table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        turn_down(monkeypatch, held_source_bytes=1 << 30)
+        table.update("id >= 500", {"t": "concat(t, 'y')"})
+        rowlock.write(source.limit(1_500), table_path, mode="append")
+    finally:
+        conf.set("spark.driver.maxResultSize", before)
+    found = read(spark, table_path)
+    assert len(found) == 4_500
+    assert sum(len(t) for _, t in found) == 1_000 + 500 + 2_000 * 129 + 1_500 * 128
+
+
 def test_rows_are_sent_to_the_jvm_in_pieces(spark: SparkSession, monkeypatch: Any) -> None:
     """py4j takes no value of 256 MB."""
     rows = pa.table({"id": list(range(100)), "t": ["x" * n for n in range(100)]})

@@ -24,7 +24,7 @@ from rowlock import display
 from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
-from rowlock.engines.spark.catalyst.bridge import JavaObject, rows_at_once, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_if_small, rows_at_once, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FROM, POSITION, in_jvm
 from rowlock.exceptions import InvalidInput
@@ -138,7 +138,11 @@ def scan(
 
     def collected(child: JavaObject) -> pa.Table:
         frame = bridge.dataframe(resolved.over(bridge, child if join is None else join(child)), evaluator.spark, session)
-        return to_arrow(frame.limit(most + 1) if bounded and not any_number else frame)
+        if any_number:
+            return to_arrow(frame)
+        if (found := arrow_if_small(frame.limit(most + 1) if bounded else frame)) is None:
+            raise LeftToSpark("more bytes than Spark hands over: spark.driver.maxResultSize")
+        return found
 
     try:
         table = collected(evaluator.physical_plan(snapshot, files, relation))

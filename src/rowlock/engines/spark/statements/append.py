@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, StructType
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, to_arrow, with_parts_of
+from rowlock.engines.spark.catalyst.bridge import analyzed, arrow_if_small, nullable_type, with_parts_of
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
 from rowlock.engines.spark.driver_rows import Ways
@@ -118,8 +118,9 @@ def append_blocks(
     """
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = evaluator.bridge.option(optimized.maxRows())
-    if most is not None and int(most) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
-        table = check_table(evaluator, to_arrow(frame), snapshot, generated=gives_generated)
+    few = most is not None and int(most) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes
+    if few and (rows := arrow_if_small(frame)) is not None:
+        table = check_table(evaluator, rows, snapshot, generated=gives_generated)
         if (bound := most_records(max_records)) is not None and table.num_rows > bound:
             return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, bound))]
         return [driver_block("appended", 0, table, None)] if table.num_rows else []

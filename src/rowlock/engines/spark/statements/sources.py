@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock, threads
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, normalized, nullable, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_if_small, catalyst, class_name, normalized, nullable
 from rowlock.engines.spark.catalyst.types import unbounded
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, scan, spark_uri
@@ -224,8 +224,8 @@ def pin(evaluator: Evaluator, source: DataFrame) -> Source:
     if schema != source.schema:  # PySpark has no Arrow type for CHAR and VARCHAR
         positional = positional.select(*(F.col(n).cast(f.dataType).alias(n) for n, f in zip(names, schema.fields, strict=True)))
     most, allowed = evaluator.bridge.option(positional._jdf.queryExecution().optimizedPlan().maxRows()), limits().driver_rows
-    table = to_arrow(positional if most is not None and int(most) <= allowed else positional.limit(allowed + 1))
-    if table.num_rows <= allowed and table.nbytes <= limits().held_source_bytes:
+    table = arrow_if_small(positional if most is not None and int(most) <= allowed else positional.limit(allowed + 1))
+    if table is not None and table.num_rows <= allowed and table.nbytes <= limits().held_source_bytes:
         return Source(schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
     place = paths.join(evaluator.root, folder)
