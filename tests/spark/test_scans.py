@@ -150,4 +150,4 @@ def test_columns_cost_no_calls(spark: SparkSession, table_path: str, monkeypatch
         return sum(command != "m\n" for command in sent)  # that is: but for what the collector of garbage sends
 
     calls_of(3)
-    assert calls_of(10) == calls_of(1_000)
+    assert calls_of(10) == calls_of(300)

@@ -73,7 +73,7 @@ def test_what_spark_does_not_hand_over_stays_with_spark(spark: SparkSession, tab
     before = conf.get("spark.driver.maxResultSize", "1g")
     conf.set("spark.driver.maxResultSize", "100k")  # Spark looks at it anew for each stage
     try:
-        with pytest.raises(Exception, match="spark.driver.maxResultSize"):
+        with pytest.raises(Exception, match="maxResultSize"):
             source.toArrow()
         table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
         turn_down(monkeypatch, held_source_bytes=1 << 30)

@@ -52,7 +52,7 @@ def test_rows_have_the_defaults_of_their_place_in_the_log_and_the_feed_tells_of_
         (rules, "_writer_metadata", lambda field: {}, "is not what serial execution gives", 46),
         (restore, "_restored_metadata", _with_schema_of_head, "is not what serial execution gives", 1286),
         (file_actions, "needs_no_change_files", lambda *_, **__: True, "says that delete", 13),
-        (file_actions, "_changes", _changes_of_the_first_try, "is not what it changed", 753),
+        (file_actions, "_changes", _changes_of_the_first_try, "is not what it changed", 14),
     ],
 )
 def test_a_wrong_value_and_a_wrong_feed_are_found(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, violation: str, first: int) -> None:

@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyroaring import BitMap64
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from rowlock import display
 from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
-from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_if_small, rows_at_once, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, rows_at_once, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FROM, POSITION, in_jvm
 from rowlock.exceptions import InvalidInput
@@ -110,6 +111,16 @@ def _check_size(num_bytes: float) -> None:
     """Raises LeftToSpark for rows of more bytes than may come to the driver."""
     if num_bytes > limits().driver_bytes:
         raise LeftToSpark(f"more than {display.size(limits().driver_bytes)}: driver_bytes")
+
+
+def arrow_if_small(df: DataFrame) -> pa.Table | None:
+    """The rows of a DataFrame on the driver; None where they are more bytes than Spark hands over (`spark.driver.maxResultSize`).  One job."""
+    try:
+        return to_arrow(df)
+    except (PySparkException, Py4JJavaError) as e:
+        if "spark.driver.maxResultSize" not in str(e):
+            raise
+        return None
 
 
 def scan(

@@ -290,16 +290,6 @@ def unaliased(output: JavaObject) -> JavaObject:
     return output.child() if class_name(output) == "Alias" else output
 
 
-def arrow_if_small(df: DataFrame) -> pa.Table | None:
-    """The rows of a DataFrame on the driver; None where they are more bytes than Spark hands over (`spark.driver.maxResultSize`).  One job."""
-    try:
-        return to_arrow(df)
-    except (PySparkException, Py4JJavaError) as e:
-        if "spark.driver.maxResultSize" not in str(e):
-            raise
-        return None
-
-
 def to_arrow(df: DataFrame) -> pa.Table:
     """The rows of a DataFrame on the driver, timestamps in UTC. One job."""
     fields = df.schema.fields

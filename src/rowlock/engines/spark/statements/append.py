@@ -11,10 +11,10 @@ from pyspark.sql.types import DataType, StructType
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.engine import Statement
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.bridge import analyzed, arrow_if_small, nullable_type, with_parts_of
+from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, with_parts_of
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
-from rowlock.engines.spark.driver_rows import Ways
+from rowlock.engines.spark.driver_rows import Ways, arrow_if_small
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements import row_statements

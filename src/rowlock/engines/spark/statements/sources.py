@@ -26,8 +26,9 @@ from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock, threads
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, arrow_if_small, catalyst, class_name, normalized, nullable
+from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, normalized, nullable
 from rowlock.engines.spark.catalyst.types import unbounded
+from rowlock.engines.spark.driver_rows import arrow_if_small
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, scan, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
