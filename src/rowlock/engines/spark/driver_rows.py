@@ -140,8 +140,7 @@ def scan(
     fails (under ANSI it may, on a dead row) the scan is repeated with the dead rows taken off inside Spark.
     Raises Spark's errors, and without `any_number` LeftToSpark for more rows than may come to the driver.
     """
-    bridge, files = evaluator.bridge, [s.file for s in slices]
-    narrow = join is None and resolved.outputs.size() == 2
+    bridge, files, narrow = evaluator.bridge, [s.file for s in slices], join is None and resolved.outputs.size() == 2
     most = limits().driver_rows if narrow else most_rows(row_bytes(evaluator, slices, snapshot))
     bounded = join is not None or evaluator.physical_rows(slices) > (limits().unbounded_scan_rows if narrow else most)
     if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
@@ -254,6 +253,7 @@ def read_at(
     """
     found: list[Found] = []
     unread: list[Slice] = []
+    num_bytes = 0
     if not any_size:
         _check_size(sum(len(positions) * row_bytes(evaluator, [piece], snapshot) for piece, positions in places))
     for piece, positions in places:
@@ -261,7 +261,7 @@ def read_at(
             if (table := evaluator.rows.read_at(piece.file, positions, wanted, snapshot)) is not None:
                 found.append((piece, table, positions))
                 if not any_size:
-                    _check_size(sum(t.nbytes for _, t, _ in found))
+                    _check_size(num_bytes := num_bytes + table.nbytes)
                 continue
         unread.append(piece)
     return found, unread

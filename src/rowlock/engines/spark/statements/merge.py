@@ -85,7 +85,7 @@ class MergeRun:
         images = Addressed.of(held)
         for part in (rows, images):
             if part is not None:
-                pairs = self._driver_pairs(part) if self._few_pairs(part) else self._joined_pairs(part)
+                pairs = self._driver_pairs(part) if part is rows or self._few_pairs(part) else self._joined_pairs(part)
                 if pairs.num_rows and ACTION in pairs.table.column_names:
                     self._take(pairs, self.plan.clauses.matched, matched=True)
         if scanned:
