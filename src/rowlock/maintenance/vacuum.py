@@ -25,14 +25,14 @@ import os
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rowlock import clock, progress
 from rowlock.conditions import named
 from rowlock.conflict.change_feed import FOLDER
-from rowlock.exceptions import InvalidInput, VersionNotFound
+from rowlock.exceptions import InvalidInput, StorageError, VersionNotFound
 from rowlock.log.replay import read_commit
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
@@ -41,6 +41,7 @@ from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, RemoveFile
 from rowlock.protocol.features import check_features
 from rowlock.protocol.names import LogFile
+from rowlock.storage.hadoop import HadoopStore
 from rowlock.storage.local import SYSTEM, LocalStore
 from rowlock.storage.store import ObjectMeta, ObjectStore, of_each, time_ms
 
@@ -171,19 +172,21 @@ def _vacuumed(
 
     if not dry_run:
         of_each(log.store, delete, garbage)
-        if isinstance(log.store, LocalStore) and log.store.system is SYSTEM:
-            _remove_folders(log.store.root, [m.key for m in garbage])
+        if isinstance(log.store, HadoopStore):
+            _remove_folders(log.store.delete, [m.key for m in garbage])
+        elif isinstance(log.store, LocalStore) and log.store.system is SYSTEM:
+            _remove_folders(lambda folder: Path(log.store.root, folder).rmdir(), [m.key for m in garbage])
             _prune(log.store.root, (now_ms - retention_ms) / 1000)
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
 
 
-def _remove_folders(root: str, deleted: Sequence[str]) -> None:
-    """Removes those folders of Spark's jobs from a disk in which nothing is left; without that each job would leave one for good."""
+def _remove_folders(remove: Callable[[str], object], deleted: Sequence[str]) -> None:
+    """Removes those folders of Spark's jobs in which nothing is left, where a store has folders; without that each job would leave one for good."""
     below = [(job.group(), key[job.end() + 1 :].split("/")[:-1]) for key in deleted if (job := _OF_JOB.match(key)) is not None]
     folders = {"/".join((job, *parts[:n])) for job, parts in below for n in range(len(parts) + 1)}
     for folder in sorted(folders, key=len, reverse=True):
-        with contextlib.suppress(OSError):  # not empty
-            Path(root, folder).rmdir()
+        with contextlib.suppress(OSError, StorageError):  # not empty
+            remove(folder)
 
 
 def _prune(root: str, before_s: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,14 @@ from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import Vacuumed, vacuum
 from rowlock.protocol import names
 from rowlock.protocol.properties import validate_properties
+from rowlock.storage.hadoop import HadoopStore
 from rowlock.storage.local import LocalStore
-from rowlock.storage.store import ObjectMeta
+from rowlock.storage.store import ObjectMeta, ObjectStore
 from rowlock.transaction.definition import creation
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run
 from support.days import Days
+from unit.storage.test_hadoop import LocalFiles
 
 HOUR_MS = 3_600_000
 OWN = "delta.deletedFileRetentionDuration"
@@ -315,7 +317,8 @@ def test_what_killed_writers_leave_goes(tmp_path: Path) -> None:
     assert sorted(vacuum(TableLog(LocalStore(tmp_path))).files) == sorted(goes) and all((tmp_path / key).exists() for key in stays)
 
 
-def test_the_folder_of_a_spark_job_goes_with_its_last_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store_of", [LocalStore, lambda folder: HadoopStore(LocalFiles(folder))], ids=["local", "hadoop"])
+def test_the_folder_of_a_spark_job_goes_with_its_last_file(tmp_path: Path, store_of: Callable[[Path], ObjectStore]) -> None:
     """Each large statement, and each OPTIMIZE by Spark, has a folder of its own: a table would gather empty ones for good.  Folders of partitions stay."""
     rowlock.append(tmp_path, pa.table({"k": [1]}))
     full, empty, within = (f"{at}rl-{clock.new_id()[:13]}" for at in ("", "", "ab/"))
@@ -324,8 +327,9 @@ def test_the_folder_of_a_spark_job_goes_with_its_last_file(tmp_path: Path) -> No
         (tmp_path / key).write_bytes(b"of nobody")
     age(tmp_path)
     os.utime(tmp_path / full / "new")
-    (tmp_path / empty / ".old.crc").rename(tmp_path / empty / "p=1" / ".old.crc")
-    vacuum(TableLog(LocalStore(tmp_path)))
+    checksum = tmp_path / empty / ".old.crc"
+    checksum.rename(tmp_path / empty / "p=1" / ".old.crc") if store_of is LocalStore else checksum.unlink()  # which Hadoop's client deletes with its file
+    vacuum(TableLog(store_of(tmp_path)))
     assert {p.name for p in tmp_path.iterdir()} == {"_delta_log", full, "ab", "p=1", *(f.path for f in TableLog(LocalStore(tmp_path)).latest().files.adds())}
     assert not list((tmp_path / "ab").iterdir())
 

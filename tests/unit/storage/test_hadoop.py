@@ -41,7 +41,10 @@ class LocalFiles:
         return [info for found in Path(folder).iterdir() if (info := self.info(str(found))) is not None]
 
     def delete(self, path: str) -> None:
-        Path(path).unlink(missing_ok=True)
+        if Path(path).is_dir():
+            Path(path).rmdir()
+        else:
+            Path(path).unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("resumes", ["before the other's rename", "after it"])
