@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from pyspark.sql import SparkSession
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.predicates import Condition, translated
 from rowlock.log.pruning import files_that_may_match
-from rowlock.protocol import statistics
+from rowlock.protocol import predicates as ir, statistics
 from rowlock.protocol.evaluation import Places, may_hold
 from rowlock.protocol.intervals import of_rows
 from rowlock.protocol.schema import StructType, parse_schema
@@ -141,6 +142,7 @@ _SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    (_LONGEST := "spark.sql.optimizer.inSetConversionThreshold"): "10",
 }
 """ANSI is off, so that no condition raises; conditions that are asked once are not compiled."""
 
@@ -161,7 +163,10 @@ def test_no_yes_of_sparks_is_a_no(spark: SparkSession, zone: str) -> None:
         world, bridge = _World(spark, seed), catalyst(spark)
         ids, wrong, decided, skipped, narrowed = world.ids(), [], 0, 0, 0
         for texts in _chunks([condition(draw) for _ in range(COUNT // len(ZONES))]):
-            for text, expr, true in zip(texts, *world.answers(texts), strict=True):
+            for (text, expr, true), longest in itertools.product(zip(texts, *world.answers(texts), strict=True), ("10", "1")):
+                if longest == "1" and " in (" not in text:
+                    continue
+                spark.conf.set(_LONGEST, longest)  # longer lists become sets
                 of = translated(bridge, expr, ids)
                 assert of is not None
                 told = world.rows_of(of)
@@ -179,3 +184,39 @@ def test_no_yes_of_sparks_is_a_no(spark: SparkSession, zone: str) -> None:
     finally:
         for key, value in before.items():
             spark.conf.set(key, value)
+
+
+LISTED = {
+    "at": "timestamp '2024-03-10 07:00:00.{}'",
+    "clock": "timestamp_ntz '2024-03-10 07:00:00.{}'",
+    "bytes": "x'ff{}'",
+    "n": "{}",
+    "x": "{}.5D",
+    "text": "'ü{}, \\''",
+    "day": "date '20{}-02-28'",
+    "money": "{}.125BD",
+}
+
+
+@pytest.mark.parametrize("column", LISTED)
+@pytest.mark.short("at", "text", why="values that are read in two ways")
+def test_a_long_list_costs_no_calls(spark: SparkSession, monkeypatch: Any, column: str) -> None:
+    """A condition is translated by as many calls into the JVM for eighty values as for twelve: a list may have many thousands."""
+    types = "current_timestamp() at, localtimestamp() clock, x'00' bytes, 1 n, 1D x, '' text, current_date() day, 1.125BD + 10 money"
+    frame, bridge, gateway = spark.sql(f"select {types}"), catalyst(spark), spark.sparkContext._gateway
+    ids = {int(a.exprId().id()): str(a.name()) for a in bridge.list(frame._jdf.queryExecution().analyzed().output())}
+
+    def asked(values: int) -> int:
+        listed = [LISTED[column].format(f"{n:02}") for n in range(10, 10 + values)]
+        expr = frame.selectExpr(f"{column} in ({', '.join(listed)})")._jdf.queryExecution().analyzed().projectList().apply(0).child()
+        sent, client = [], gateway._gateway_client
+        with monkeypatch.context() as m:
+            send = client.send_command
+            m.setattr(client, "send_command", lambda command, *more, **named: (sent.append(command[:2]), send(command, *more, **named))[1])
+            of = translated(bridge, expr, ids)
+        assert of is not None
+        assert isinstance(of.predicate, ir.In)
+        assert len(set(of.predicate.values)) == values
+        return sum(command != "m\n" for command in sent)
+
+    assert asked(12) == asked(80)

@@ -88,6 +88,7 @@ class Catalyst:
         self.collapse_project = _module(sql.catalyst.optimizer, "CollapseProject")
         self._is_instance = jvm.py4j.reflection.TypeUtil.isInstanceOf
         self.unwrap_casts = _module(sql.catalyst.optimizer, "UnwrapCastInBinaryComparison")
+        self.sets_of_in = _module(sql.catalyst.optimizer, "OptimizeIn")  # also since the JSON of an In takes the square of its length
 
     def is_a(self, thing: JavaObject, name: str) -> bool:
         """Whether an object is of a class or an interface, by its full name."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +72,7 @@ def translated(bridge: Catalyst, condition: JavaObject | None, columns: Mapping[
     if condition is None:
         return None
     relation = bridge.filter_node(condition, bridge.one_row())
-    expression = bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation)).condition()
+    expression = bridge.sets_of_in.apply(bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation))).condition()
     tree, _ = _tree(orjson.loads(expression.toJSON()), 0)
     translator = _Translator(expression, columns)
     return Condition(expression, translator.predicate(tree), translator.types)
@@ -167,6 +168,9 @@ class _Translator:
             among = [self.value(kid) for kid in kids[1:]]
             literals = tuple(v.value for v in among if isinstance(v, ir.Literal))
             return None if value is None or len(literals) < len(among) else ir.In(value, literals)
+        if node.name == "InSet":
+            members = self._members(node)
+            return None if value is None or members is None else ir.In(value, members)
         if node.name in ("StartsWith", "EndsWith", "Contains", "Like"):
             pattern = self.value(kids[1])
             return (
@@ -207,6 +211,22 @@ class _Translator:
             return None  # a cast of text to text changes its collation, which Catalyst's JSON does not say
         return ir.Cast(known[0], type_)
 
+    def _members(self, node: _Node) -> tuple[Any, ...] | None:
+        """The values of a long IN, of which Catalyst makes a set: all by a few calls, since they may be many thousands.  None where one is not certain."""
+        java = self._java(node)
+        type_, held = _type(orjson.loads(java.child().dataType().json())), java.hset()
+        kind = "" if type_ is None else kind_of(type_)
+        if kind == "binary":
+            texts = re.findall("X'([0-9A-F]*)'", str(java.sql())[len(str(java.child().sql())) :])
+        else:
+            texts = str(held.mkString(_BETWEEN)).split(_BETWEEN)  # more than there are where the text of one holds this
+        if not kind or held.contains(None) or len(texts) != held.size():
+            return None
+        try:
+            return tuple((_single if type_ == PrimitiveType("float") else _MEMBER[kind])(text) for text in texts)
+        except (ValueError, OverflowError):
+            return None
+
     def _java(self, node: _Node) -> JavaObject:
         return Condition(self.expression, ir.Unknown()).part(node.path)
 
@@ -235,11 +255,15 @@ class _Translator:
             inner = self._java(node).value()
             return ir.Literal(bytes(inner) if kind == "binary" else int(inner), type_)
         if type_ == PrimitiveType("float"):
-            return ir.Literal(float(np.float32(text)), type_)
+            return ir.Literal(_single(text), type_)
         try:
             return ir.Literal(_READ[kind](str(text)), type_)
         except ValueError:  # text that is not certain, a date out of Python's range
             return None
+
+
+def _single(text: Any) -> float:
+    return float(np.float32(text))
 
 
 def _string(text: str) -> str:
@@ -256,6 +280,9 @@ _READ: dict[str, Any] = {
     "date": datetime.date.fromisoformat,
     "decimal": decimal.Decimal,
 }
+_MEMBER = _READ | {"date": lambda days: _EPOCH + datetime.timedelta(int(days)), "timestamp": int, "timestamp_ntz": int, "binary": bytes.fromhex}
+"""How the members of Catalyst's sets are read."""
+_EPOCH, _BETWEEN = datetime.date(1970, 1, 1), "\0, \0"
 _MIRRORED: dict[ir.Operator, ir.Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<=>": "<=>"}
 
 
@@ -281,7 +308,7 @@ _KEY_KINDS = {"integer", "string", "date", "boolean", "timestamp"}
 
 
 def key_columns(
-    condition: JavaObject, left: Sequence[JavaObject], right: Sequence[JavaObject], types: tuple[StructType, StructType]
+    bridge: Catalyst, condition: JavaObject, left: Sequence[JavaObject], right: Sequence[JavaObject], types: tuple[StructType, StructType]
 ) -> tuple[tuple[int, int], ...]:
     """(target column, source column) by position for each plain equality in the conjunction `condition`.
 
@@ -294,6 +321,7 @@ def key_columns(
         for n, (a, f) in enumerate(zip(attributes, columns.fields, strict=False))
         if not is_collated(f.dataType) and not is_char(f.metadata.get(KEY))
     }
+    condition = bridge.sets_of_in.apply(bridge.filter_node(condition, bridge.one_row())).condition()
     tree, _ = _tree(orjson.loads(condition.toJSON()), 0)
     translator = _Translator(condition, names)
     out: list[tuple[int, int]] = []

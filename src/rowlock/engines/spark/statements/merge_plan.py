@@ -213,7 +213,7 @@ def merge_statement(
         inserts=inserts,
         insert_side=insert_side,
         join=join,
-        keys=key_columns(condition, left, right, (tables.schema, source.schema)),
+        keys=key_columns(bridge, condition, left, right, (tables.schema, source.schema)),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
