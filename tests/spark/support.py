@@ -163,6 +163,24 @@ def set_limits(monkeypatch: Any, *, small: int, local: int) -> None:
     )
 
 
+@contextlib.contextmanager
+def calls_into_the_jvm(spark: SparkSession) -> Iterator[list[str]]:
+    """The commands that are sent inside, but for what the collector of garbage sends."""
+    client: Any = spark.sparkContext._gateway._gateway_client
+    sent: list[str] = []
+    send = client.send_command
+
+    def counted(command: str, *more: Any, **named: Any) -> Any:
+        sent.extend([command] * (command[:2] != "m\n"))
+        return send(command, *more, **named)
+
+    client.send_command = counted
+    try:
+        yield sent
+    finally:
+        del client.send_command
+
+
 ROUTES = {"driver": None, "mixed": (8, 12), "large": (3, 0)}
 """By name: (rows that may come to the driver, rows that are evaluated there)."""
 

@@ -25,6 +25,7 @@ from rowlock.protocol import predicates as ir, statistics
 from rowlock.protocol.evaluation import Places, may_hold
 from rowlock.protocol.intervals import of_rows
 from rowlock.protocol.schema import StructType, parse_schema
+from spark.support import calls_into_the_jvm
 from spark.test_row_masks import COLUMNS, PARTLY, UNDERSTOOD, random_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("it makes no table")]
@@ -200,23 +201,20 @@ LISTED = {
 
 @pytest.mark.parametrize("column", LISTED)
 @pytest.mark.short("at", "text", why="values that are read in two ways")
-def test_a_long_list_costs_no_calls(spark: SparkSession, monkeypatch: Any, column: str) -> None:
+def test_a_long_list_costs_no_calls(spark: SparkSession, column: str) -> None:
     """A condition is translated by as many calls into the JVM for eighty values as for twelve: a list may have many thousands."""
     types = "current_timestamp() at, localtimestamp() clock, x'00' bytes, 1 n, 1D x, '' text, current_date() day, 1.125BD + 10 money"
-    frame, bridge, gateway = spark.sql(f"select {types}"), catalyst(spark), spark.sparkContext._gateway
+    frame, bridge = spark.sql(f"select {types}"), catalyst(spark)
     ids = {int(a.exprId().id()): str(a.name()) for a in bridge.list(frame._jdf.queryExecution().analyzed().output())}
 
     def asked(values: int) -> int:
         listed = [LISTED[column].format(f"{n:02}") for n in range(10, 10 + values)]
         expr = frame.selectExpr(f"{column} in ({', '.join(listed)})")._jdf.queryExecution().analyzed().projectList().apply(0).child()
-        sent, client = [], gateway._gateway_client
-        with monkeypatch.context() as m:
-            send = client.send_command
-            m.setattr(client, "send_command", lambda command, *more, **named: (sent.append(command[:2]), send(command, *more, **named))[1])
+        with calls_into_the_jvm(spark) as sent:
             of = translated(bridge, expr, ids)
         assert of is not None
         assert isinstance(of.predicate, ir.In)
         assert len(set(of.predicate.values)) == values
-        return sum(command != "m\n" for command in sent)
+        return len(sent)
 
     assert asked(12) == asked(80)

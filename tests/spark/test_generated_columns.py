@@ -18,7 +18,7 @@ from interop.readers import commit_files
 from rowlock import DeltaTable
 from rowlock.engines.spark.read.scan import Scanner
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, StatementRefused, UnsupportedFeature
-from spark.support import delta_rows, read, take_route, unchanged, winner
+from spark.support import calls_into_the_jvm, delta_rows, read, take_route, unchanged, winner
 
 pytestmark = pytest.mark.spark
 ROWS = [(n, n * 10) for n in range(6)]
@@ -365,6 +365,25 @@ def test_an_expression_of_the_moment_that_another_engine_let_through_is_refused_
             write()
     DeltaTable.forPath(spark, table_path).delete("id = 1")  # asks nothing of a row
     assert read(spark, table_path) == []
+
+
+def test_each_column_costs_as_many_calls(spark: SparkSession, table_path: str) -> None:
+    """The rows of a table with many generated columns are written by calls into the JVM that grow as their number, not as its square."""
+
+    def calls(columns: int) -> int:
+        path = f"{table_path}-{columns}"
+        made = DeltaTable.create(spark).location(path).addColumn("id", "int")
+        for n in range(columns):
+            made = made.addColumn(f"g{n}", "int", generatedAlwaysAs=f"id + {n}")
+        made.execute()
+        rows = spark.sql("select 1 as id")
+        with calls_into_the_jvm(spark) as sent:
+            rowlock.write(rows, path)
+        return len(sent)
+
+    calls(1)
+    few, more, many = calls(5), calls(15), calls(25)
+    assert many - more < 1.1 * (more - few)
 
 
 # ---- beside other writers --------------------------------------------------------------------

@@ -16,7 +16,7 @@ from rowlock.engines.spark.read import scan
 from rowlock.exceptions import CorruptLog
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from spark.support import data_files, make, read, set_limits
+from spark.support import calls_into_the_jvm, data_files, make, read, set_limits
 from spark.test_session_settings import settings
 from support.sql_session import run_steps
 from support.turning_down import turn_down
@@ -134,20 +134,17 @@ def test_a_frame_that_is_older_than_its_tables_columns_reads_them_all(tmp_path: 
     assert run_steps(tmp_path, steps, [])[-1].get("rows") == [[2, 2], [2, 3]]
 
 
-def test_columns_cost_no_calls(spark: SparkSession, table_path: str, monkeypatch: Any) -> None:
+def test_columns_cost_no_calls(spark: SparkSession, table_path: str) -> None:
     """A scan is made by as many calls into the JVM for a thousand columns as for ten: each Column of pyspark takes five."""
 
     def calls_of(columns: int) -> int:
         path = f"{table_path}-{columns}"
         rowlock.append(path, pa.table({f"c {n}": [n, -1] for n in range(columns)}), properties={"delta.columnMapping.mode": "name"})
         DeltaTable.forPath(spark, path).delete("`c 0` = -1")
-        client: Any = spark.sparkContext._gateway._gateway_client
-        sent, send = [], client.send_command
-        monkeypatch.setattr(client, "send_command", lambda command, *more, **named: (sent.append(command[:2]), send(command, *more, **named))[1])
-        (row,) = rowlock.read(spark, path).collect()
-        monkeypatch.undo()
+        with calls_into_the_jvm(spark) as sent:
+            (row,) = rowlock.read(spark, path).collect()
         assert row.asDict() == {f"c {n}": n for n in range(columns)}
-        return sum(command != "m\n" for command in sent)  # that is: but for what the collector of garbage sends
+        return len(sent)
 
     calls_of(3)
     assert calls_of(10) == calls_of(300)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import orjson
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType, VariantType
@@ -96,18 +97,24 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
         raise bad(f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}; cast it", "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH")
 
 
-def session_dependent(bridge: Catalyst, plan: JavaObject) -> str | None:
-    """The SQL of the first expression in a plan whose value depends on the session, the time or the file; None where there is none."""
-    return next((str(node.sql()) for node in _expressions(bridge, plan) if class_name(node) in _DEPENDS_ON_SESSION), None)
+def session_dependent(bridge: Catalyst, expression: JavaObject) -> str | None:
+    """The SQL of the first part of an expression whose value depends on the session, the time or the file; None where there is none.  One call where there is none."""
+    if not any(node["class"].rsplit(".", 1)[-1] in _DEPENDS_ON_SESSION for node in orjson.loads(expression.toJSON())):
+        return None
+    return next((str(node.sql()) for node in _below(bridge, [expression]) if class_name(node) in _DEPENDS_ON_SESSION), None)
 
 
-def _expressions(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:
-    """Every expression of a plan and of the plans below it."""
-    waiting = bridge.list(plan.expressions())
+def _below(bridge: Catalyst, waiting: list[JavaObject]) -> Iterator[JavaObject]:
+    """These expressions and all that lie below them."""
     while waiting:
         node = waiting.pop()
         yield node
         waiting += bridge.list(node.children())
+
+
+def _expressions(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:
+    """Every expression of a plan and of the plans below it."""
+    yield from _below(bridge, bridge.list(plan.expressions()))
     for child in bridge.list(plan.children()):
         yield from _expressions(bridge, child)
 

@@ -223,7 +223,8 @@ class _Translator:
         if not kind or held.contains(None) or len(texts) != held.size():
             return None
         try:
-            return tuple((_single if type_ == PrimitiveType("float") else _MEMBER[kind])(text) for text in texts)
+            read = _single if type_ == PrimitiveType("float") else _MEMBER[kind]
+            return tuple(map(read, texts))
         except (ValueError, OverflowError):
             return None
 
@@ -280,9 +281,10 @@ _READ: dict[str, Any] = {
     "date": datetime.date.fromisoformat,
     "decimal": decimal.Decimal,
 }
+_EPOCH = datetime.date(1970, 1, 1)
+_BETWEEN = "\0, \0"
 _MEMBER = _READ | {"date": lambda days: _EPOCH + datetime.timedelta(int(days)), "timestamp": int, "timestamp_ntz": int, "binary": bytes.fromhex}
 """How the members of Catalyst's sets are read."""
-_EPOCH, _BETWEEN = datetime.date(1970, 1, 1), "\0, \0"
 _MIRRORED: dict[ir.Operator, ir.Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<=>": "<=>"}
 
 
