@@ -1,15 +1,17 @@
-"""Names that hold dots, quotes and spaces, and partition values that are null, through statements on the driver."""
+"""Names that hold dots, quotes and spaces, fields that lie deep, and partition values that are null."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated
 from rowlock.protocol.schema import column_path
+from spark.support import take_route
 
 pytestmark = pytest.mark.spark
 
@@ -47,6 +49,19 @@ def test_an_update_sets_a_column_of_any_name(spark: Any, table_path: str, name: 
         values={"id": "s.id", quoted: "s.x"}
     ).execute()
     assert sorted(map(tuple, t.toDF().collect())) == [(1, 43), (2, 50)]
+
+
+@pytest.mark.parametrize("route", ["driver", "large"])
+def test_an_update_sets_a_field_thirty_levels_down(spark: Any, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
+    """The code that Spark makes of it fits its heap."""
+    take_route(monkeypatch, route)
+    row: Any = list(range(5))
+    for level in range(30):
+        row = [{f"f{level}": value, "g": "x"} for value in row]
+    rowlock.append(table_path, pa.table({"n": row}))
+    path = ".".join(["n", *(f"f{level}" for level in reversed(range(30)))])
+    DeltaTable.forPath(spark, table_path).update(f"{path} > 2", {path: f"{path} + 10"})
+    assert sorted(r[0] for r in rowlock.read(spark, table_path).select(path).collect()) == [0, 1, 2, 13, 14]
 
 
 @pytest.mark.parametrize("kind", ["double", "string", "date", "boolean"])

@@ -45,6 +45,8 @@ from rowlock.protocol.schema import quote
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.transaction import Planned
 
+_DEEP = 10
+"""From which depth on a field is set without Spark's elimination of common parts: the code that it makes doubles with each level, and 30 take more than a heap."""
 _EVERY_ROW = ["true"]
 """The `predicate` of a DELETE without a condition, as delta-spark writes it; that of such an UPDATE is empty."""
 _WITHOUT_CHANGE = "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET"
@@ -107,7 +109,10 @@ class Planner(Reader):
             new = assigned_columns(resolver, target, assignments, alias, insert=False, cast=cast)
             return [new.get(f.name, target.columns[f.name]) for f in target.schema.fields]
 
-        keys = {target_path(k, target.schema, alias, self.evaluator.store.root)[0] for k in assignments}
+        paths = [target_path(k, target.schema, alias, self.evaluator.store.root) for k in assignments]
+        if max(map(len, paths), default=0) > _DEEP:
+            session.conf().set("spark.sql.subexpressionElimination.enabled", "false")
+        keys = {path[0] for path in paths}
         refuse_update(snapshot.schema, keys, self.evaluator.store.root)
         computed = generated_values(target, keys)
         frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
