@@ -16,6 +16,7 @@ from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
+from rowlock.parquet.files import file_of_others
 from rowlock.protocol.paths import path_in_name, path_of
 from rowlock.protocol.schema import column_path, dotted, quote
 from rowlock.storage.open import check_is_folder, open_store
@@ -73,11 +74,16 @@ class Place:
         if self.managed:
             self.check_empty()
 
-    def check_empty(self) -> None:
-        """Raises NameTaken where there is no table in the folder but something else, which VACUUM would delete."""
-        if not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
-            text = f"The folder that {self.name or 'the table'} would have is not empty: it holds {held.key}; say another location()"
-            raise NameTaken(text, table=self.handle.path, condition=named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"))
+    def check_empty(self, *, described: bool = True) -> None:
+        """Raises NameTaken where no table is in the folder but something that others do not stage for a new one; `described`: the statement says the columns."""
+        store, name = self.handle.state.store, str(self.name or "the table")
+        if not self.has_log and (held := file_of_others(store)) is not None and not self.has_log:  # again: another may have made it meanwhile
+            text = f"The folder that {name} would have is not empty: it holds {held}; say another location(), or CONVERT TO DELTA"
+            condition = named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", tableId=name, tableLocation=store.root)
+            if not described and not self.managed:
+                log = {"path": store.root, "logPath": f"{store.root}/_delta_log"}
+                condition = named("DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_TXN_LOG", tableName=name, docLink="docs.delta.io", **log)
+            raise NameTaken(text, table=self.handle.path, condition=condition)
 
 
 def place_of(spark: SparkSession, identifier: str | None, location: str | None, storage_options: Mapping[str, str] | None = None) -> Place:
@@ -101,7 +107,8 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
         folder = name.default_folder()
         return Place(_local(spark, location or folder, name), name, managed=location is None)
     if entry.folder is None:
-        raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name")
+        taken = named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name.quoted)
+        raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name", condition=taken)
     elsewhere = location if location is not None and is_elsewhere(location, entry.folder) else None
     return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed", elsewhere=elsewhere)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import file_of_others
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.constraints import check_retyped
-from rowlock.protocol.paths import is_hidden
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import Widening, check_merged, may_become, merged_schema, stays_in_family
 from rowlock.storage.open import check_is_folder
@@ -28,9 +28,6 @@ _WIDENING: Mapping[str, Widening | None] = {"ALWAYS": may_become, "SAME_FAMILY_T
 
 Stage = Callable[[Snapshot], Sequence[AddFile]]
 """Writes all rows into data files of this snapshot's table, which no commit names yet."""
-
-_LOOKED_AT = 1000
-"""How many objects of a folder are looked at for files that a new table would hide: one page of a store's listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +55,9 @@ def head_or_created(newest: Callable[[], Snapshot], state: SharedState, create: 
 
 def _warn_of_hidden_files(store: ObjectStore) -> None:
     """Warns where a new table's folder holds Parquet files of another making, which no reader of the table sees; delta-spark writes such a table, too."""
-    for found in store.list(recursive=True, limit=_LOOKED_AT):
-        if found.key.endswith(".parquet") and not is_hidden(found.key):
-            text = (
-                f"{store.root} holds Parquet files, such as {found.key}, which are no part of the Delta table that is made there: its readers do not see them."
-            )
-            warnings.warn(f"{text} CONVERT TO DELTA (DeltaTable.convertToDelta) makes a table of them instead", UserWarning, stacklevel=2)
-            return
+    if (found := file_of_others(store, ".parquet")) is not None:
+        text = f"{store.root} holds Parquet files, such as {found}, which are no part of the Delta table that is made there: its readers do not see them."
+        warnings.warn(f"{text} CONVERT TO DELTA (DeltaTable.convertToDelta) makes a table of them instead", UserWarning, stacklevel=2)
 
 
 def create_with_rows(
@@ -77,10 +70,11 @@ def create_with_rows(
     mode: str,
     app: SetTransaction | None,
     made: Made | None = None,
+    where: object = None,
 ) -> Receipt:
     """Version 0 of a table with the columns of `rows`, all nullable, and with the rows that `stage` writes.  Runs on the driver.
 
-    `mode` is the parameter of the WRITE in the commit; `made`: the statement is one that makes a table, and says more of it.  Raises TableExists where another writer makes the table first, SchemaMismatch, InvalidInput and
+    `mode` and `where` are parameters of the WRITE in the commit; `made`: the statement is one that makes a table, and says more of it.  Raises TableExists where another writer makes the table first, SchemaMismatch, InvalidInput and
     UnsupportedFeature for a table that may not be or that this version does not write, and what `stage` raises.
     """
     table = state.store.root
@@ -89,6 +83,7 @@ def create_with_rows(
         rows, table, partition_by=partition_by, properties=properties, description=made.description if made else None, cluster_by=cluster_by
     )
     parameters = {"mode": mode, "partitionBy": list(metadata.partition_columns)} if made is None else creation.parameters_of(metadata, cluster_by, made.managed)
+    parameters |= {"predicate": where} if isinstance(where, str) else {}
     operation = "WRITE" if made is None else made.operation
     with StagedFiles(state.store) as files:
         files.adds = stage(creation.draft_snapshot(metadata, table))

@@ -303,7 +303,8 @@ class DeltaTableBuilder:
     def _execute(self, place: Place) -> Any:
         handle = place.handle
         if self._partitions and self._clusters:
-            raise InvalidInput("A table is partitioned or clustered, not both", table=handle.path)
+            both = named("DELTA_CLUSTER_BY_WITH_PARTITIONED_BY")
+            raise InvalidInput("A table is partitioned or clustered, not both", table=handle.path, condition=both)
         place.check(self._mode)
         there = place.has_log
         if there and self._mode in ("create", "createIfNotExists"):
@@ -311,6 +312,8 @@ class DeltaTableBuilder:
                 self._check_same(handle)
         else:
             self._check_definition(handle)
+            if not place.managed:  # which was checked
+                place.check_empty(described=bool(self._fields))
             self._write(place, there)
             handle.state.refresh()
         place.register()
@@ -346,8 +349,9 @@ class DeltaTableBuilder:
             text = f"There is a table already whose property {other[0]} is another: leave it out, or set it by ALTER TABLE"
             raise InvalidInput(text, table=handle.path, condition=condition)
         there = table_schema(head)
-        computed = [[f.metadata.get(GENERATION_EXPRESSION) for f in fields] for fields in (self._fields, there.fields)]
-        if self._fields and (computed[0] != computed[1] or not same_shape(delta_schema(StructType(self._fields)), delta_schema(there))):
+        given, held = (sorted(fields, key=lambda f: f.name) for fields in (self._fields, there.fields))  # as delta-spark, in any order
+        computed = [[f.metadata.get(GENERATION_EXPRESSION) for f in fields] for fields in (given, held)]
+        if given and (computed[0] != computed[1] or not same_shape(delta_schema(StructType(given)), delta_schema(StructType(held)))):
             raise SchemaMismatch(
                 f"There is a table already whose columns are others, or computed otherwise: {there.simpleString()}",
                 table=handle.path,

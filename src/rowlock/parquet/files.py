@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,10 +27,34 @@ from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, MapType, StructField, StructType, type_name
 from rowlock.storage.open import locate, missing_file
-from rowlock.storage.store import NotFound, ObjectStore, RangeFile, storage_error
+from rowlock.storage.store import NotFound, ObjectMeta, ObjectStore, RangeFile, storage_error
 from rowlock.threads import side_by_side
 
 _PLAIN: Any = {"arrow_extensions_enabled": False} if "arrow_extensions_enabled" in inspect.signature(pq.ParquetFile).parameters else {}
+
+_OF_A_JOB = re.compile(r"(^|/)rl-[0-9a-f]{8}-[0-9a-f]{4}/")
+_OF_ARROW = re.compile(r"(^|/)part-00000-[0-9a-f-]{36}-c000[.\w]*\.parquet\Z")
+_LOOKED_AT = 1000
+"""How many objects of a folder are looked at for files of others: one page of a store's listing."""
+
+
+def file_of_others(store: ObjectStore, suffix: str = "") -> str | None:
+    """The first file in a folder without a log that no Rowlock has written; None where there are only files that others stage for a new table, or hidden ones."""
+    for found in store.list(recursive=True, limit=_LOOKED_AT):
+        if found.key.endswith(suffix) and not paths.is_hidden(found.key) and not _OF_A_JOB.search(found.key) and not _is_staged(store, found):
+            return found.key
+    return None
+
+
+def _is_staged(store: ObjectStore, found: ObjectMeta) -> bool:
+    """Whether a file has a name that Spark's may have, too, and Arrow wrote it, or it is gone again."""
+    if not _OF_ARROW.search(found.key):
+        return False
+    try:
+        with open_parquet(store, found.key, found.size_bytes) as source:
+            return str(source.metadata.created_by).startswith("parquet-cpp-arrow")
+    except CorruptLog:
+        return True
 
 
 @contextmanager

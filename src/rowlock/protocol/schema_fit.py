@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import (
@@ -267,12 +267,16 @@ def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> No
         for part, (have, want) in inner.items():
             _check_type(have, want, f"{name}.{part}", table)
     elif not (actual == wanted or is_wider(actual, wanted)):
-        raise _not_merged(actual, wanted, name, table)
+        merges = wanted == PrimitiveType(VOID) or (actual in _WITHIN_AN_INT and wanted in _WITHIN_AN_INT)  # mergeSchema would take it
+        raise _not_merged(actual, wanted, name, table, named("DELTA_METADATA_MISMATCH") if merges else None)
 
 
-def _not_merged(actual: DataType, wanted: DataType, name: str, table: str) -> SchemaMismatch:
+_WITHIN_AN_INT = tuple(map(PrimitiveType, ("byte", "short", "integer")))
+
+
+def _not_merged(actual: DataType, wanted: DataType, name: str, table: str, condition: Condition | None = None) -> SchemaMismatch:
     text = f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it"
-    return SchemaMismatch(text, table=table, condition=named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name))
+    return SchemaMismatch(text, table=table, condition=condition or named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name))
 
 
 def check_merged(rows: StructType, columns: StructType, table: str) -> None:

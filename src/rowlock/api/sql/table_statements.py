@@ -164,6 +164,8 @@ def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists
     if place.has_log:
         held = named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", tableId=place.name, tableLocation=place.handle.path)
         raise TableExists("There is a table already; use INSERT INTO", table=place.handle.path, condition=held)
+    if operation == _MADE and not place.managed:
+        place.check_empty()
     if not options.get("data_change", True):
         raise no_table_yet(place.handle.path)
     _make_with_rows(spec, place, rows, options, operation)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shutil
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rowlock
+from rowlock import clock
 from rowlock.api.append import opened
 from rowlock.engines.appends.engine import ArrowEngine, _Writer, stage_rows
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, UnsupportedFeature, WrongType
@@ -42,6 +45,21 @@ def path(tmp_path) -> str:
 def reader(*values: int) -> pa.RecordBatchReader:
     """A stream of one batch for each value."""
     return pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), [pa.record_batch({"id": pa.array([v])}) for v in values])
+
+
+def test_a_folder_with_files_of_others_is_warned_of_and_one_where_others_stage_is_not(path: str, tmp_path: Path) -> None:
+    """Two processes that make a table at once stage rows before either has made it."""
+    rowlock.append(path, numbers(1))
+    staged, foreign = tmp_path / "staged", tmp_path / "foreign"
+    (file,) = data_files(path)
+    for folder, name in ((staged, file), (staged, f"rl-{clock.new_id()[:13]}/part-0.parquet"), (foreign, "part-0.parquet")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(path) / file, folder / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rowlock.append(staged, numbers(2))
+    with pytest.warns(UserWarning, match="holds Parquet files, such as part-0.parquet"):
+        rowlock.append(foreign, numbers(2))
 
 
 def test_a_table_is_made_and_grows(path: str) -> None:

@@ -111,8 +111,8 @@ class Nodes:
             condition = named("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", viewName=name, operation=operation)
             condition = named("DELTA_CLONE_UNSUPPORTED_SOURCE", name=name, format="View") if operation == "CLONE" else condition
             condition = named("DELTA_ONLY_OPERATION", operation=operation) if operation == "RESTORE" else condition
-        elif self.spark.catalog.tableExists(name):
-            condition = named("DELTA_TABLE_ONLY_OPERATION", tableName=name, operation=operation)
+        elif operation != "RESTORE" and self.spark.catalog.tableExists(name):
+            condition = named("DELTA_ONLY_OPERATION", operation=operation)
         else:
             condition = not_found(name, self.spark.catalog.currentDatabase())
         return NameNotFound(f"{'.'.join(parts)} is no Delta table: {operation} works on these only; correct the name or use delta.`path`", condition=condition)
