@@ -784,6 +784,9 @@ def test_write_modes(spark, table_path):
     with unchanged(table_path):
         assert rowlock.write(one, table_path, mode="ignore").version is None
     assert rowlock.write(two, table_path, "overwrite").version == 2
+    assert rowlock.write(two, f"{table_path}-new", "overwrite").metrics["numRemovedFiles"] == 0
+    assert not DeltaTable.forPath(spark, f"{table_path}-new").history(1).first()["isBlindAppend"], "as delta-spark has it of an overwrite"
+    assert "numRemovedFiles" not in rowlock.write(two, f"{table_path}-part", "overwrite", replace_where="id = 2").metrics, "of its rows alone it removes none"
     assert read(spark, table_path) == delta_rows(spark, table_path) == [(2, "b")]
     with pytest.raises(InvalidInput, match="mode"), unchanged(table_path):
         rowlock.write(one, table_path, mode="upsert")

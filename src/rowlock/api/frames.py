@@ -221,7 +221,8 @@ class _Write:
         mode = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
         stage = overwrites.stage_of(self.handle, self.df, self.max_records)
         columns = overwrites.columns_of_new(self.df, properties)
-        return create_with_rows(self.handle.state, columns, stage, partition_by=self.partition_by, properties=properties, mode=mode, app=self.app)
+        state, where = self.handle.state, self.what.where
+        return create_with_rows(state, columns, stage, partition_by=self.partition_by, properties=properties, mode=mode, app=self.app, where=where)
 
     def into(self, snapshot: Snapshot) -> Receipt:
         """Writes into a table that is there, as the mode says."""

@@ -10,7 +10,7 @@ the rows that a new row matches, and the append, over one reading of the new row
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -175,8 +175,8 @@ class Planner(Reader):
         if what.dynamic and snapshot.partition_columns:
             refuse_on_append_only(snapshot)  # before rows are staged
             append = append_statement(self.evaluator, snapshot, frame, max_records=max_records)
-            partitions = condition_of(partitions_of(append.payload, snapshot), snapshot)
-            return [*self.delete(snapshot, partitions, alias)[0], append], parameters | {"isDynamicPartitionOverwrite": True}
+            (gone,), _ = self.delete(snapshot, condition_of(partitions_of(append.payload, snapshot), snapshot), alias)
+            return [replace(gone, parameters={}), append], parameters | {"isDynamicPartitionOverwrite": True}  # as delta-spark: no rows that went are counted
         if by_partitions := what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled"):
             self._check_partition_condition(snapshot, what.where)
         (delete,), _ = self.delete(snapshot, what.where, alias)

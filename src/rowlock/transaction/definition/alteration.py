@@ -23,9 +23,9 @@ from rowlock.protocol.char_varchar import KEY, rebound, respelled
 from rowlock.protocol.column_values import CURRENT_DEFAULT, DEFAULTS, GENERATION_EXPRESSION, is_identity
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, check_retyped, is_constraint
 from rowlock.protocol.features import writer_features
-from rowlock.protocol.schema import ColumnPath, StructField, StructType
+from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, StructField, StructType
 from rowlock.protocol.schema_edit import Position
-from rowlock.protocol.schema_fit import may_become, merged_schema, with_type
+from rowlock.protocol.schema_fit import may_become, merged_schema, type_changes, with_type
 from rowlock.protocol.statistics import with_stats_columns
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
@@ -115,7 +115,7 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
             schema = schema_edit.added(schema, parent, field, position, head.table)
         return creation.widened(head.metadata, schema, head.table)
 
-    return _alter(state, engine, "ADD COLUMNS", {"columns": [{"column": _described(f, parent), **_placed(at)} for parent, f, at in fields]}, change)
+    return _alter(state, engine, "ADD COLUMNS", {"columns": [{"column": _added(f, parent), **_placed(at)} for parent, f, at in fields]}, change)
 
 
 def replace_columns(state: SharedState, engine: AppendEngine, columns: StructType) -> Receipt:
@@ -141,7 +141,7 @@ def replace_columns(state: SharedState, engine: AppendEngine, columns: StructTyp
             metadata = with_stats_columns(metadata, path, None)
         return creation.widened(metadata, schema, head.table)
 
-    parameters = {"columns": [_described(f, ()) for f in columns.fields]}
+    parameters = {"columns": [_added(f, ()) for f in columns.fields]}
     return _alter(state, engine, "REPLACE COLUMNS", parameters, change, asks_names=lambda: ", ".join(map(".".join, gone)), retypes=True)
 
 
@@ -218,7 +218,8 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
             schema = schema_edit.with_field(schema, edit.path, lambda field, edit=edit: _edited(head, field, edit), head.table)  # type: ignore[misc]
             if edit.position is not None:
                 schema = schema_edit.moved(schema, edit.path, edit.position, head.table)
-        columns = [_described(schema_edit.field_at(schema, e.path, head.table), e.path[:-1]) for e in edits]
+        both = ([schema_edit.field_at(s, e.path, head.table) for e in edits] for s in (head.schema, schema))
+        columns = [_altered(before, after, e.path[:-1]) for e, before, after in zip(edits, *both, strict=True)]
         placed = [_placed(e.position) for e in edits]
         told.update({"column": columns[0], **placed[0]} if len(edits) == 1 else {"columns": [{**c, **p} for c, p in zip(columns, placed, strict=True)]})
         return creation.widened(head.metadata, schema, head.table)
@@ -229,6 +230,9 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
 
 def _edited(head: Snapshot, field: StructField, edit: ColumnEdit) -> StructField:
     """The field as an edit leaves it."""
+    if edit.like is not None and is_identity(field) and edit.like.type != field.type:
+        numbered = named("DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED")
+        raise StatementRefused(f"Column {field.name} numbers rows, and keeps its type", what="changing a column's type", table=head.table, condition=numbered)
     if edit.like is not None:
         field = rebound(_retyped(head, field, edit.like.type), edit.like.metadata.get(KEY), head.table)
     if edit.nullable is not None:
@@ -273,10 +277,25 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
     return widened
 
 
-def _described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
+def described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
     """A field as operationParameters show it."""
-    comment = {k: v for k, v in field.metadata.items() if k == "comment"}
-    return {"name": _said([*parent, field.name]), "type": schemas.type_name(field.type).partition("<")[0], "nullable": field.nullable, "metadata": comment}
+    kind = schemas.type_name(field.type).partition("<")[0]
+    return {"name": _said([*parent, field.name]), "type": kind, "nullable": field.nullable, "metadata": dict(field.metadata)}
+
+
+def _added(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
+    """A new field so, whose bound is told as its type."""
+    bound = {"type": field.metadata[KEY], "metadata": {k: v for k, v in field.metadata.items() if k != KEY}} if KEY in field.metadata else {}
+    return described(field, parent) | bound
+
+
+def _altered(before: StructField, after: StructField, parent: Sequence[str]) -> dict[str, Any]:
+    """A field so, as a change leaves it, without the types that it had; of an array or a map the part that has another type."""
+    if after.type != before.type and not isinstance(after.type, StructType) and (places := list(type_changes(before.type, after.type))) and places[0][0]:
+        path, _, type_ = places[0]
+        return described(StructField(path[-1], type_, path[-1] != "key"), [*parent, after.name, *path[:-1]])
+    had = {TYPE_CHANGES: before.metadata[TYPE_CHANGES]} if TYPE_CHANGES in before.metadata else {}
+    return described(replace(after, metadata={k: v for k, v in after.metadata.items() if k != TYPE_CHANGES} | had), parent)
 
 
 def _said(path: Sequence[str]) -> str:

@@ -284,13 +284,15 @@ def create_from(
     metrics: dict[str, int] | None = None,
 ) -> Receipt:
     """Creates a table from checked metadata and data files that are written already; `metrics` are those of an append by default.  Raises TableExists."""
-    metrics = append_metrics(adds) if metrics is None else metrics
+    overwrites = operation == ANEW or (parameters.get("mode") == "Overwrite" and "predicate" not in parameters)  # as delta-spark counts
+    none = ("numRemovedFiles", "numRemovedBytes") if overwrites else ("numCopiedRows", "numAddedChangeFiles") if "predicate" in parameters else ()
+    metrics = append_metrics(adds) | (dict.fromkeys(none, 0) if adds else {}) if metrics is None else metrics
     protocol, metadata = protocol_for(metadata, clustered=bool(cluster_by)), stored(metadata)
     clustered = clustering_by(metadata, cluster_by, state.store.root)
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
     domains = marks if clustered is None else (clustered, *marks)
     txn_id = clock.new_id()
-    info = commit_info(operation, parameters, txn_id, read_version=None, blind=operation not in ("CONVERT", ANEW), metrics=metrics)
+    info = commit_info(operation, parameters, txn_id, read_version=None, blind=not overwrites and operation != "CONVERT", metrics=metrics)
     info = with_commit_timestamp(info, metadata.configuration, None)
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
     return commit(NewTable(state, info, actions, metrics))

@@ -8,12 +8,14 @@ for the mark of each reservation is computed from the head that its commit lands
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rowlock.conflict.value import conflict_with
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_values
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.column_values import Identity, identity_columns
+from rowlock.transaction.definition.alteration import described
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
@@ -66,11 +68,14 @@ def reserve(state: SharedState, names: Sequence[str], count: int, beyond: Mappin
 def sync(state: SharedState, name: str, furthest: Callable[[Snapshot, Identity], int | None]) -> Receipt:
     """Moves the mark of an identity column to the furthest number in its rows, which statements may have set; `furthest` reads it.  The mark never moves back."""
 
+    told: dict[str, Any] = {}
+
     def make(head: Snapshot) -> HeadActions | None:
         column = next(i for i in identity_columns(head.schema) if i.name.lower() == name.lower())
+        told["column"] = next(described(f, ()) for f in head.schema.fields if f.name == column.name)
         synced = column.past(furthest(head, column), head.table)
         if synced.mark is None or synced == column:
             return None
         return HeadActions(metadata=column_values.with_marks(head.metadata, {column.name: synced.mark}), tags=_TAGS)
 
-    return commit_from_head(state, "SYNC IDENTITY", {"column": name}, make, reads_rows=True)
+    return commit_from_head(state, "CHANGE COLUMN", told, make, reads_rows=True)  # as delta-spark calls it
