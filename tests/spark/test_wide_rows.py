@@ -7,12 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession, functions as F
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.catalyst import bridge
-from rowlock.engines.spark.read.scan import local_frame
+from rowlock.engines.spark.catalyst.bridge import to_arrow
+from rowlock.engines.spark.driver_rows import first_if_small
+from rowlock.engines.spark.read.scan import in_jvm, local_frame
+from rowlock.engines.spark.statements.sources import pin
 from spark.support import read, set_limits
 from support.turning_down import turn_down
 
@@ -84,6 +88,70 @@ def test_what_spark_does_not_hand_over_stays_with_spark(spark: SparkSession, tab
     found = read(spark, table_path)
     assert len(found) == 4_500
     assert sum(len(t) for _, t in found) == 1_000 + 500 + 2_000 * 129 + 1_500 * 128
+
+
+LONG_VALUES = {
+    "text": "repeat('x', 1000)",
+    "binary": "CAST(repeat('x', 1000) AS BINARY)",
+    "struct": "IF(id = 3, NULL, named_struct('a', 1, 'b', repeat('x', 1000)))",
+    "texts": "array(repeat('x', 500), NULL, repeat('y', 500))",
+    "collated": "array(repeat('x', 1000) COLLATE UTF8_LCASE)",
+    "numbers": "array_repeat(1.5D, 125)",
+    "structs": "array_repeat(named_struct('a', repeat('x', 100)), 10)",
+    "map": "map('k', repeat('x', 1000))",
+    "variant": "parse_json(concat('[\"', repeat('x', 1000), '\"]'))",
+}
+
+
+def test_a_task_stops_where_its_rows_are_too_many_bytes(spark: SparkSession, monkeypatch: Any) -> None:
+    """The JVM has not the memory for them, and how many they are is not known before."""
+    rows = spark.range(0, 3_000, numPartitions=3).selectExpr("id", *(f"{value} AS {name}" for name, value in LONG_VALUES.items()))
+    came = watched(monkeypatch)
+    assert first_if_small(rows, 500) == to_arrow(rows.limit(500)) and came.pop().num_rows == 500
+    turn_down(monkeypatch, driver_bytes=50_000)
+    for name in LONG_VALUES:
+        assert first_if_small(rows.select("id", name), 2_000) is None and 40 < came.pop().num_rows < 60, name
+    few = in_jvm(spark).within(rows._jdf, 2_000, 50_000, 0).queryExecution().executedPlan().toString()
+    assert "CollectLimit" in few and "Exchange" not in few, "a stage of its own takes longer than all of a small MERGE"
+    assert spark.sql("SELECT count(*) AS n FROM (SELECT * FROM range(9) LIMIT 7)").first().n == 7, "a plan of no column over a limit"
+    assert "Filter" not in in_jvm(spark).within(rows.select("id")._jdf, 2_000, 50_000, 0).queryExecution().executedPlan().toString()
+
+
+def watched(monkeypatch: Any) -> list[pa.Table]:
+    """The tables of rows that come to the driver, from now on."""
+    came: list[pa.Table] = []
+    monkeypatch.setattr(driver_rows, "to_arrow", lambda df: (came.append(to_arrow(df)), came[-1])[1])
+    return came
+
+
+def test_what_comes_to_the_driver_before_its_size_is_known(spark: SparkSession, table_path: str, monkeypatch: Any) -> None:
+    """A MERGE of 600 MB of texts, 10 kB each, ended a JVM of 1 GB: its source was collected, and then found to be too large."""
+    rowlock.append(table_path, pa.table({"id": list(range(100)), "v": [0] * 100, "t": ["x"] * 100}))
+    table, came = DeltaTable.forPath(spark, table_path), watched(monkeypatch)
+    turn_down(monkeypatch, driver_bytes=50_000)
+    source = spark.range(0, 3_000, numPartitions=3).selectExpr("id", "1L AS v", "repeat('x', 1000) AS t")
+    seen = Observation("source")
+    merging = source.observe(seen, F.count("*").alias("rows"))
+    table.alias("t").merge(merging.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert seen.get["rows"] > 0, "what observes a source is told"
+    rowlock.write(source.limit(1_000), table_path, mode="append")
+    assert came and max(rows.nbytes for rows in came) < 100_000
+    assert [len(t) for _, _, t in read(spark, table_path)] == [1_000] * 4_000
+    many = spark.range(2_000).selectExpr(*(f"id AS c{n}" for n in range(20)))
+    evaluator = table._handle.planner.evaluator
+    (pinned := pin(evaluator, many)).release(evaluator)
+    assert pinned.num_rows == 2_000 and pinned.table is None and came[-1].num_rows == 1 + 50_000 // 160
+
+
+def test_rows_that_a_condition_excludes_are_not_sent_to_the_jvm(spark: SparkSession, table_path: str, monkeypatch: Any) -> None:
+    """They would go there with all their columns, of which there may be a thousand."""
+    rowlock.append(table_path, pa.table({"id": list(range(100)), "v": [0] * 100}))
+    table, sent, evaluate = DeltaTable.forPath(spark, table_path), [], driver_rows.evaluate
+    monkeypatch.setattr(driver_rows, "evaluate", lambda evaluator, rows, *more: (sent.append(rows.num_rows), evaluate(evaluator, rows, *more))[1])
+    table.update("id = 7", {"v": "1"})
+    table.delete("id >= 98 AND v = 0")
+    table.delete("id = 200")
+    assert sent == [1, 2] and len(read(spark, table_path)) == 98
 
 
 def test_rows_are_sent_to_the_jvm_in_pieces(spark: SparkSession, monkeypatch: Any) -> None:

@@ -123,6 +123,16 @@ def arrow_if_small(df: DataFrame) -> pa.Table | None:
         return None
 
 
+def first_if_small(df: DataFrame, first: int = -1) -> pa.Table | None:
+    """So many rows of a DataFrame, or all, on the driver; None where they are more than `limits().driver_bytes`, at which each task stops, or than Spark hands over.  One job."""
+    most = limits().driver_bytes
+    table = arrow_if_small(DataFrame(in_jvm(df.sparkSession).within(df._jdf, first, most, limits().append_driver_bytes), df.sparkSession))
+    if table is None or table.column_names[-1:] != ["__rowlock_bytes"]:
+        return table
+    sums, table = table.columns[-1], table.remove_column(table.num_columns - 1)
+    return table if max(table.nbytes, pc.max(sums).as_py() or 0) <= most else None
+
+
 def scan(
     evaluator: Evaluator,
     slices: Sequence[Slice],

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.WeakHashMap;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
@@ -20,23 +21,44 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.InternalRow$;
+import org.apache.spark.sql.catalyst.expressions.Add;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.ArrayJoin;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Cast$;
+import org.apache.spark.sql.catalyst.expressions.Coalesce;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.MapKeys;
+import org.apache.spark.sql.catalyst.expressions.MapValues;
+import org.apache.spark.sql.catalyst.expressions.Multiply;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.OctetLength;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
+import org.apache.spark.sql.catalyst.expressions.Size;
+import org.apache.spark.sql.catalyst.expressions.Subtract;
 import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.Limit$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Range;
 import org.apache.spark.sql.catalyst.plans.logical.UnaryNode;
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
 import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.FileIndex;
@@ -47,9 +69,15 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.ObjectType;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
@@ -57,6 +85,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Nil$;
@@ -148,9 +177,16 @@ class Bind extends scala.runtime.AbstractPartialFunction {
 
 /** Plans scans of files with dead rows: they are left out before any other condition is computed, which may raise on them. */
 class Living extends SparkStrategy {
-    /** Plans nothing but scans of `Files`. */
+    static final String BYTES = "__rowlock_bytes";
+
+    /** Plans nothing but scans of `Files`, and the rows of `within` as Spark plans rows that it collects: without a stage of their own. */
     public Seq apply(LogicalPlan plan) {
         LogicalPlan at = plan;
+        if (plan instanceof Project && ((Project) plan).child() instanceof GlobalLimit && plan.output().nonEmpty() && ((Attribute) plan.output().last()).name().equals(BYTES)) {
+            GlobalLimit limit = (GlobalLimit) ((Project) plan).child();
+            int most = ((Integer) limit.limitExpr().eval(null)).intValue();
+            return one(new ProjectExec(((Project) plan).projectList(), new CollectLimitExec(most, planLater((LogicalPlan) limit.child()), 0)));
+        }
         while (at instanceof UnaryNode) at = (LogicalPlan) ((UnaryNode) at).child();
         Seq none = (Seq) Nil$.MODULE$;
         if (at == plan || !(at instanceof LogicalRelation) || !(((LogicalRelation) at).relation() instanceof HadoopFsRelation)) return none;
@@ -262,6 +298,68 @@ public class DataFiles {
         }
         return frame.select(CollectionConverters.asScala(out).toSeq());
     }
+
+    /**
+     * The first rows of a frame, or all where `first` is negative.  Where texts and the like make some rows longer than others, a last column has the sum of their bytes
+     * from a task's first row on, and after the row with which it is above `most` the task gives no more.  Not where all that is read is `small`, since it takes longer.
+     */
+    public Dataset within(org.apache.spark.sql.classic.Dataset frame, int first, long most, long small) {
+        LogicalPlan plan = frame.queryExecution().analyzed();
+        java.util.List out = new ArrayList();
+        Expression size = null;
+        for (scala.collection.Iterator all = plan.output().iterator(); all.hasNext(); ) {
+            Attribute one = (Attribute) all.next();
+            out.add(one);
+            size = sum(size, bytes(one, one.dataType()));
+        }
+        if (size == null || bytesRead(frame.queryExecution().optimizedPlan()) <= small) return first < 0 ? frame : frame.limit(first);
+        plansLivingRows(frame.sparkSession().extensions());
+        Expression sums = new Literal(new AtomicLong(), new ObjectType(AtomicLong.class));
+        Expression summed = new Invoke(sums, "addAndGet", DataTypes.LongType, Living.one(size), (Seq) Nil$.MODULE$, false, false, false);
+        Alias last = new Alias(summed, Living.BYTES, NamedExpression$.MODULE$.newExprId(), (Seq) Nil$.MODULE$, Option.empty(), (Seq) Nil$.MODULE$);
+        out.add(last);
+        Expression few = new LessThanOrEqual(new Subtract(last.toAttribute(), size), new Literal(new Long(most), DataTypes.LongType));
+        if (first >= 0) plan = (LogicalPlan) Limit$.MODULE$.apply(new Literal(new Integer(first), DataTypes.IntegerType), plan);
+        LogicalPlan within = new Filter(few, new Project(CollectionConverters.asScala(out).toSeq(), plan));
+        return org.apache.spark.sql.classic.Dataset$.MODULE$.ofRows(frame.sparkSession(), within);
+    }
+
+    /** The bytes that a plan reads, by Spark's estimate; of rows that are made, such as those of `range`, it has none. */
+    private static double bytesRead(LogicalPlan plan) {
+        double size = 0;
+        for (scala.collection.Iterator leaves = plan.collectLeaves().iterator(); leaves.hasNext(); ) {
+            LogicalPlan leaf = (LogicalPlan) leaves.next();
+            size += leaf instanceof Range ? Double.MAX_VALUE : leaf.stats().sizeInBytes().doubleValue();
+        }
+        return size;
+    }
+
+    /** The bytes of a value of a type whose values are not equally long, about; null for another type. */
+    private static Expression bytes(Expression value, DataType type) {
+        if (type instanceof StringType || type instanceof BinaryType) return known(new OctetLength(value));
+        if (type instanceof MapType) {
+            DataType keys = new ArrayType(((MapType) type).keyType(), false), values = new ArrayType(((MapType) type).valueType(), true);
+            return sum(bytes(new MapKeys(value), keys), bytes(new MapValues(value), values));
+        }
+        if (type instanceof StructType) {
+            Expression size = null;
+            StructField[] fields = ((StructType) type).fields();
+            for (int n = 0; n < fields.length; n++) size = sum(size, bytes(new GetStructField(value, n, Option.empty()), fields[n].dataType()));
+            return size;
+        }
+        if (UnsafeRow.isFixedLength(type) || type instanceof DecimalType) return null;
+        DataType element = type instanceof ArrayType ? ((ArrayType) type).elementType() : null;
+        if (element instanceof StringType) return known(new OctetLength(new ArrayJoin(value, new Literal(UTF8String.EMPTY_UTF8, element))));
+        if (element != null && UnsafeRow.isFixedLength(element)) return new Multiply(known(new Size(value)), new Literal(new Long(8), DataTypes.LongType));
+        return Cast.canCast(type, DataTypes.StringType) ? known(new OctetLength(Cast$.MODULE$.apply(value, DataTypes.StringType, Option.empty(), false))) : null;
+    }
+
+    private static Expression known(Expression size) {
+        Expression[] both = {Cast$.MODULE$.apply(size, DataTypes.LongType, Option.empty(), false), new Literal(new Long(0), DataTypes.LongType)};
+        return new Coalesce(CollectionConverters.asScala(Arrays.asList(both)).toSeq());
+    }
+
+    private static Expression sum(Expression one, Expression other) { return one == null ? other : other == null ? one : new Add(one, other); }
 
     /** Makes `Living` the first strategy of sessions with these extensions, since delta-spark's plans all scans of files; the last one where this Spark is built otherwise. */
     private static void plansLivingRows(SparkSessionExtensions extensions) {

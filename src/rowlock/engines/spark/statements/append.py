@@ -14,9 +14,9 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, with_parts_of
 from rowlock.engines.spark.catalyst.column_rules import default_value
 from rowlock.engines.spark.catalyst.types import delta_schema, delta_type, fitted_text
-from rowlock.engines.spark.driver_rows import Ways, arrow_if_small
+from rowlock.engines.spark.driver_rows import Ways, first_if_small
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.read.scan import project, table_schema
 from rowlock.engines.spark.statements import row_statements
 from rowlock.engines.spark.statements.computed_columns import numbered_rows, with_generated_values
 from rowlock.engines.spark.statements.constraint_checks import check_table, written_block
@@ -29,6 +29,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block, logical
 from rowlock.parquet.writing import write_files
 from rowlock.protocol import schema_fit
+from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.column_values import Generated, column_defaults, generated_columns, is_identity
 from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import same_shape
@@ -55,12 +56,14 @@ def conform(
     computed = [g for g in generated if g.name.lower() not in given]
     fit = schema_fit.fit(delta_schema(frame.schema), delta_schema(schema), table, computed={g.name for g in computed} | defaults.keys())
     types = dict(zip(frame.columns, (f.dataType for f in frame.schema.fields), strict=True))
-    columns = []
+    columns: dict[str, str | Column] = {}
     for f in schema.fields:
-        name = fit.given[f.name]
+        if (name := fit.given[f.name]) is not None and KEY not in f.metadata and same_shape(delta_type(types[name]), delta_type(f.dataType)):
+            columns[f.name] = name
+            continue
         value = default_value(defaults.get(f.name), f.dataType) if name is None else _cast(F.col(quote(name)), types[name], f.dataType)
-        columns.append(fitted_text(value, f).alias(f.name))
-    return with_generated_values(frame.select(*columns), schema, computed)
+        columns[f.name] = fitted_text(value, f).alias(f.name)
+    return with_generated_values(project(frame, columns), schema, computed)
 
 
 def _cast(value: Column, actual: DataType, wanted: DataType) -> Column:
@@ -119,7 +122,7 @@ def append_blocks(
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = evaluator.bridge.option(optimized.maxRows())
     few = most is not None and int(most) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes
-    if few and (rows := arrow_if_small(frame)) is not None:
+    if few and (rows := first_if_small(frame)) is not None:
         table = check_table(evaluator, rows, snapshot, generated=gives_generated)
         if (bound := most_records(max_records)) is not None and table.num_rows > bound:
             return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, bound))]

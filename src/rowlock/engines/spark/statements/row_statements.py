@@ -94,7 +94,8 @@ def run(
         ways.written_by_spark("changed rows", str(why))
         blocks = [_write_changed(evaluator, plan, rest, snapshot, index)]
         tombstones |= blocks[0].provenance.bitmaps() if blocks[0].provenance is not None else {}
-    if (rows := Addressed.of([*local, *held])) is not None:
+    rows = Addressed.of([*local, *held])
+    if rows is not None and (plan.mask is None or (rows := rows.filter(plan.mask.of(rows.table))).num_rows):  # Spark gets all columns of a row
         found = driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session)
         tombstones |= found.origin.bitmaps()
         if plan.kind == "update" and found.num_rows:

@@ -28,7 +28,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from rowlock import clock, threads
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, normalized, nullable
 from rowlock.engines.spark.catalyst.types import unbounded
-from rowlock.engines.spark.driver_rows import arrow_if_small
+from rowlock.engines.spark.driver_rows import first_if_small, most_rows
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, scan, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
@@ -224,8 +224,8 @@ def pin(evaluator: Evaluator, source: DataFrame) -> Source:
     assert isinstance(schema, StructType)
     if schema != source.schema:  # PySpark has no Arrow type for CHAR and VARCHAR
         positional = positional.select(*(F.col(n).cast(f.dataType).alias(n) for n, f in zip(names, schema.fields, strict=True)))
-    most, allowed = evaluator.bridge.option(positional._jdf.queryExecution().optimizedPlan().maxRows()), limits().driver_rows
-    table = arrow_if_small(positional if most is not None and int(most) <= allowed else positional.limit(allowed + 1))
+    most, allowed = evaluator.bridge.option(positional._jdf.queryExecution().optimizedPlan().maxRows()), most_rows(8.0 * len(names))
+    table = first_if_small(positional, -1 if most is not None and int(most) <= allowed else allowed + 1)
     if table is not None and table.num_rows <= allowed and table.nbytes <= limits().held_source_bytes:
         return Source(schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
