@@ -134,16 +134,21 @@ def test_a_frame_that_is_older_than_its_tables_columns_reads_them_all(tmp_path: 
     assert run_steps(tmp_path, steps, [])[-1].get("rows") == [[2, 2], [2, 3]]
 
 
-def test_columns_cost_no_calls(spark: SparkSession, table_path: str) -> None:
-    """A scan is made by as many calls into the JVM for a thousand columns as for ten: each Column of pyspark takes five."""
+@pytest.mark.parametrize("of", ["rows", "changes", "append"])
+def test_columns_cost_no_calls(spark: SparkSession, table_path: str, of: str) -> None:
+    """A scan, and an append, is made by as many calls into the JVM for a thousand columns as for ten: each Column of pyspark takes some."""
+    properties = {"delta.enableChangeDataFeed": "true"} | ({} if of == "append" else {"delta.columnMapping.mode": "name"})
 
     def calls_of(columns: int) -> int:
-        path = f"{table_path}-{columns}"
-        rowlock.append(path, pa.table({f"c {n}": [n, -1] for n in range(columns)}), properties={"delta.columnMapping.mode": "name"})
-        DeltaTable.forPath(spark, path).delete("`c 0` = -1")
+        path, names = f"{table_path}-{columns}", [f"c{'_' if of == 'append' else ' '}{n}" for n in range(columns)]
+        rowlock.append(path, pa.table({name: [n, -1] for n, name in enumerate(names)}), properties=properties)
+        (table := DeltaTable.forPath(spark, path)).delete(f"`{names[0]}` = -1")
+        deleted, held = table.lastReceipt.version, rowlock.read(spark, path)
         with calls_into_the_jvm(spark) as sent:
-            (row,) = rowlock.read(spark, path).collect()
-        assert row.asDict() == {f"c {n}": n for n in range(columns)}
+            if of == "append":
+                rowlock.write(held, path, mode="append")
+            row = (rowlock.changes(spark, path, deleted) if of == "changes" else rowlock.read(spark, path)).collect()[-1]
+        assert [row[name] for name in names] == ([-1] * columns if of == "changes" else list(range(columns)))
         return len(sent)
 
     calls_of(3)

@@ -256,12 +256,8 @@ class Reader:
             COMMIT_TIMESTAMP: (LongType(), lambda f: times_ms[of[f.path].version]),
         }
         rows = self.evaluator.live_frame(snapshot if typed else _with_types(snapshot), [c.rows for c in changed], constants=constants)
-        return rows.select(
-            *(F.col(quote(n)) for n in snapshot.schema.names),
-            F.col(_TYPE if typed else CHANGE_TYPE).alias(CHANGE_TYPE),
-            F.col(COMMIT_VERSION),
-            F.timestamp_millis(F.col(COMMIT_TIMESTAMP)).alias(COMMIT_TIMESTAMP),
-        )
+        own = {**{n: n for n in snapshot.schema.names}, CHANGE_TYPE: _TYPE if typed else CHANGE_TYPE, COMMIT_VERSION: COMMIT_VERSION}
+        return project(rows, {**own, COMMIT_TIMESTAMP: F.timestamp_millis(COMMIT_TIMESTAMP).alias(COMMIT_TIMESTAMP)})
 
     def rows_of_files(self, snapshot: Snapshot, files: Iterable[AddFile]) -> DataFrame:
         """The live rows of files, under the columns of `snapshot`; a file that is given twice is read twice, each time with its own deletion vector."""

@@ -58,6 +58,7 @@ import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
@@ -324,12 +325,12 @@ public class DataFiles {
         return org.apache.spark.sql.classic.Dataset$.MODULE$.ofRows(frame.sparkSession(), within);
     }
 
-    /** The bytes that a plan reads, by Spark's estimate; of rows that are made, such as those of `range`, it has none. */
+    /** The bytes that a plan reads, by Spark's estimate.  It has none of rows that are made, such as those of `range`, nor of RDDs, which are taken for rows of the driver's, as of `createDataFrame`. */
     private static double bytesRead(LogicalPlan plan) {
         double size = 0;
         for (scala.collection.Iterator leaves = plan.collectLeaves().iterator(); leaves.hasNext(); ) {
             LogicalPlan leaf = (LogicalPlan) leaves.next();
-            size += leaf instanceof Range ? Double.MAX_VALUE : leaf.stats().sizeInBytes().doubleValue();
+            if (!(leaf instanceof LogicalRDD)) size += leaf instanceof Range ? Double.MAX_VALUE : leaf.stats().sizeInBytes().doubleValue();
         }
         return size;
     }

@@ -30,13 +30,14 @@ _LOW_BITS = 10
 _PORTION_ROWS = 1 << 20
 
 
-def stored_position() -> list[Column]:
+def stored_position() -> dict[str, Column]:
     """POSITION as data files hold it, in a high and a low part.
 
     For rows in the order of their old file the high part hardly changes and the low part repeats, which Parquet encodes
     in a bit or two for each row instead of eight bytes.
     """
-    return [F.shiftright(POSITION, _LOW_BITS).cast("int").alias(_HIGH), F.col(POSITION).bitwiseAND(F.lit((1 << _LOW_BITS) - 1)).cast("int").alias(_LOW)]
+    parts = {_HIGH: F.shiftright(POSITION, _LOW_BITS), _LOW: F.col(POSITION).bitwiseAND(F.lit((1 << _LOW_BITS) - 1))}
+    return {n: part.cast("int").alias(n) for n, part in parts.items()}
 
 
 def paths_by_hash(uris: Iterable[tuple[str, str]]) -> dict[int, str]:

@@ -21,7 +21,7 @@ from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, bare, catalyst, fields_by_name, nullable, with_parts_of
 from rowlock.engines.spark.catalyst.types import store_policy
 from rowlock.engines.spark.frames.reading import relabelled
-from rowlock.engines.spark.read.scan import empty_frame, table_schema
+from rowlock.engines.spark.read.scan import empty_frame, project, table_schema
 from rowlock.engines.spark.session.connect import CONNECT_SERVICE, module
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.user_session import Session
@@ -98,7 +98,7 @@ def assigned(
     default = getattr(resolver, "resolveOutputColumns$default$6")()
     plan = resolver.resolveOutputColumns(table, wanted, analyzed(rows), by_name, conf, default)
     fitted = bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])  # Spark stores no null in a void column under STRICT, so it sees another type
-    fitted = fitted.select(*(F.lit(None).alias(n) if n in nulls else F.col(quote(n)) for n in fitted.columns)) if nulls else fitted
+    fitted = project(fitted, {n: F.lit(None).alias(n) if n in nulls else n for n in fitted.columns}) if nulls else fitted
     fitted = relabelled(fitted, {f.name: f.metadata for f in columns}) if with_metadata else fitted
     return fitted.alias(alias) if alias else fitted  # by which a replaceOn calls the rows
 
@@ -164,15 +164,13 @@ def _lacks(have: DataType, want: DataType) -> bool:
 
 def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:
     """The rows with those columns cast whose type Spark would not store in the wanted one: NULL, which has no type, under every policy; all that can be under ANSI."""
-    bridge = catalyst(rows.sparkSession)
-    attributes = bridge.list(analyzed(rows).output())
-    columns, names = [bridge.column(a) for a in attributes], rows.columns
-    changed = False
-    for n, (actual, field) in enumerate(zip(rows.schema.fields, wanted.fields, strict=True)):
-        type_ = _stored_type(bridge, actual.dataType, field.dataType, by_name, ansi)
-        if type_ != actual.dataType:
-            columns[n], changed = bridge.ansi_cast(columns[n], type_).alias(names[n]), True
-    return rows.select(*columns) if changed else rows
+    bridge, names = catalyst(rows.sparkSession), rows.columns
+    pairs = enumerate(zip(rows.schema.fields, wanted.fields, strict=True))
+    types = {n: t for n, (have, want) in pairs if (t := _stored_type(bridge, have.dataType, want.dataType, by_name, ansi)) != have.dataType}
+    if not types:
+        return rows
+    columns = [bridge.column(a) for a in bridge.list(analyzed(rows).output())]
+    return rows.select(*(bridge.ansi_cast(c, types[n]).alias(names[n]) if n in types else c for n, c in enumerate(columns)))
 
 
 def _stored_type(bridge: Catalyst, actual: DataType, wanted: DataType, by_name: bool, ansi: bool) -> DataType:

@@ -21,6 +21,7 @@ from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Resolver
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, class_name, unaliased
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import project
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.sources import Source, pin
 from rowlock.log.snapshot import Snapshot
@@ -44,11 +45,11 @@ def _value(column: Generated, schema: StructType) -> Column:
 def with_generated_values(frame: DataFrame, schema: StructType, columns: Collection[Generated]) -> DataFrame:
     """A DataFrame with the table's column names, in which `columns` are computed from the others."""
     computed = {c.name: _value(c, schema) for c in columns}
-    return _replaced(frame, computed) if computed else frame
+    return _replaced(frame, computed, frame.columns) if computed else frame
 
 
-def _replaced(frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
-    return frame.select(*(computed[n].alias(n) if n in computed else F.col(quote(n)) for n in frame.columns))
+def _replaced(frame: DataFrame, computed: Mapping[str, Column], names: Sequence[str]) -> DataFrame:
+    return project(frame, {n: computed[n].alias(n) if n in computed else n for n in names})
 
 
 def with_recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
@@ -58,7 +59,7 @@ def with_recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str,
     """
     if not computed or class_name(analyzed(frame)) != "Project":
         return frame
-    outer = analyzed(_replaced(frame, computed))
+    outer = analyzed(_replaced(frame, computed, frame.columns))
     if class_name(outer) != "Project" or class_name(outer.child()) != "Project":
         return frame
     bridge = resolver.bridge
@@ -104,9 +105,8 @@ def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -
 @public_errors()
 def _resolved(evaluator: Evaluator, snapshot: Snapshot) -> _ResolvedRow:
     target = evaluator.target(snapshot)
-    computed = generated_values(target, ())
     frame = evaluator.probe(target, None, evaluator.session())
-    plan = analyzed(frame.select(*(computed[n].alias(n) if n in computed else target.columns[n] for n in target.schema.names)))
+    plan = analyzed(_replaced(frame, generated_values(target, ()), target.schema.names))
     return _ResolvedRow(target.row(evaluator.bridge), plan.projectList())
 
 
@@ -133,7 +133,7 @@ def numbered_rows(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame) ->
     try:
         firsts = evaluator.numbers(absent).take(source.num_rows)
         rows = source.numbered_frame(evaluator)
-        yield rows.select(*(F.col(quote(n)) for n in frame.columns), *(_number(i, firsts, F.col(SOURCE_ROW)).alias(i.name) for i in absent))
+        yield rows.select("*", *(_number(i, firsts, F.col(SOURCE_ROW)).alias(i.name) for i in absent)).drop(SOURCE_ROW)
     finally:
         source.release(evaluator)
 

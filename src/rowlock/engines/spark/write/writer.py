@@ -26,7 +26,7 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.driver_rows import read_slices
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import POSITION, local_frame, physical_schema, reshaped, table_schema, without_void
+from rowlock.engines.spark.read.scan import POSITION, local_frame, physical_schema, project, reshaped, table_schema, without_void
 from rowlock.engines.spark.read.stored_origin import stored_position
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.limits import limits
@@ -142,14 +142,14 @@ def write_native(
     folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + job
     types, held = {f.name: f.type for f in snapshot.schema.fields}, _file_columns(snapshot)
     folds = folds_names(store)
-    columns = [
-        folder_text(n, types[n], folds=folds).alias(stored[n]) if n in partitions else held.get(n, F.col(quote(n)))
+    columns: dict[str, str | Column] = {
+        n: folder_text(n, types[n], folds=folds).alias(stored[n]) if n in partitions else held.get(n, n)
         for n in frame.columns
         if n not in (POSITION, group) and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
-    ]
-    address = stored_position() if POSITION in frame.columns else []
-    groups = [F.col(quote(group)).alias(job)] if group else []  # under its own name, which begins with _, its folders would be hidden from every VACUUM
-    writer = frame.select(*columns, *groups, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
+    }
+    columns |= {job: group} if group else {}  # under its own name, which begins with _, its folders would be hidden from every VACUUM
+    columns |= stored_position() if POSITION in frame.columns else {}
+    writer = project(frame, columns).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
     writer = writer.option("spark.sql.variant.inferShreddingSchema", snapshot.properties.shreds_variants)
     writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", False)  # no file _SUCCESS, which VACUUM would leave there
     if has_ambiguous_names(snapshot.schema):
