@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pyspark.errors import AnalysisException
 
@@ -33,6 +35,22 @@ def test_statements_and_queries(spark, sales):
     assert [r.operation for r in rowlock.sql(spark, f"DESCRIBE HISTORY {sales} LIMIT 2").collect()] == ["UPDATE", "WRITE"]
     rowlock.sql(spark, f"OPTIMIZE {sales}")
     assert rowlock.sql(spark, f"DESCRIBE DETAIL {sales}").first()["numFiles"] == 1
+
+
+def test_times_in_a_text_are_in_the_zone_of_the_session(spark, sales):
+    """I3: also in a thread that has made no session, where Spark's parser finds none."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/Sao_Paulo")
+    source = "SELECT 3 AS id, unix_seconds(timestamp '2020-01-01 00:00:00') AS s"
+    merge = f"MERGE INTO {sales} t USING ({source}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amount = s.s"
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            assert rows(thread.submit(rowlock.sql, spark, merge).result()) == [(1, 1, 0, 0)]
+        assert rows(rowlock.sql(spark, f"SELECT amount, unix_seconds(timestamp '2020-01-01 00:00:00') FROM {sales} WHERE id = 3")) == [
+            (1577847600.0, 1577847600)
+        ]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 def test_what_is_not_on_a_delta_table_is_left_to_spark(spark, sales, tmp_path):

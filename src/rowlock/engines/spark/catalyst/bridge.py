@@ -244,21 +244,26 @@ class Catalyst:
         return plan
 
     @contextmanager
-    def interpreting(self, session: JavaObject) -> Iterator[None]:
-        """Evaluates what the JVM evaluates inside on this session, without compiling expressions."""
+    def active(self, session: JavaObject) -> Iterator[None]:
+        """A block in which this session's settings are those that parsing and evaluation ask: a thread may have no session, or another."""
         sessions = self.session_class
         before = sessions.getActiveSession()
         sessions.setActiveSession(session)
-        conf = session.sessionState().conf()
-        conf.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         try:
             yield
         finally:
-            conf.unsetConf("spark.sql.codegen.factoryMode")
-            if before.isDefined():
-                sessions.setActiveSession(before.get())
-            else:
-                sessions.clearActiveSession()
+            sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
+
+    @contextmanager
+    def interpreting(self, session: JavaObject) -> Iterator[None]:
+        """Evaluates what the JVM evaluates inside on this session, without compiling expressions."""
+        with self.active(session):
+            conf = session.sessionState().conf()
+            conf.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            try:
+                yield
+            finally:
+                conf.unsetConf("spark.sql.codegen.factoryMode")
 
 
 def _module(package: JavaObject, name: str) -> JavaObject:

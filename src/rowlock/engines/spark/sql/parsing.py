@@ -113,7 +113,8 @@ class Replaced(Nodes):
 
     def parsed(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
         """The parsed plan of a text, with the CTEs of its statement, and what IDENTIFIER(...) names, at their places.  Raises Spark's ParseException."""
-        plan = _parsed(self, text, args)
+        with self.bridge.active(self.spark._jsparkSession):  # whose time zone the literals of times are in
+            plan = _parsed(self, text, args)
         return identified(self.spark, plan) if "identifier" in text.lower() else plan
 
 
