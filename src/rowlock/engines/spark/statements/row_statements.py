@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,13 +95,21 @@ def run(
         ways.written_by_spark("changed rows", str(why))
         blocks = [_write_changed(evaluator, plan, rest, snapshot, index)]
         tombstones |= blocks[0].provenance.bitmaps() if blocks[0].provenance is not None else {}
-    rows = Addressed.of([*local, *held])
-    if rows is not None and (plan.mask is None or (rows := rows.filter(plan.mask.of(rows.table))).num_rows):  # Spark gets all columns of a row
+    if (rows := _likely(plan, [*local, *held])) is not None:
         found = driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session)
         tombstones |= found.origin.bitmaps()
         if plan.kind == "update" and found.num_rows:
             blocks.insert(0, driver_block("derived", index, check_table(evaluator, found.table, snapshot), found.origin))
     return tombstones, blocks
+
+
+def _likely(plan: RowPlan, held: Sequence[Found]) -> Addressed | None:
+    """The held rows that may meet the condition, by its mask: Spark gets all columns of each.  None where there are none."""
+    rows = Addressed.of(held)
+    if rows is not None and plan.mask is not None:
+        with suppress(pa.ArrowException):  # as in `driver_rows.read_matching`
+            rows = rows.filter(plan.mask.of(rows.table))
+    return rows if rows is not None and rows.num_rows else None
 
 
 def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
