@@ -119,7 +119,9 @@ SUITES = {
     "scans": Suite(
         "statements",
         "Scans of files with deletion vectors",
-        "0.1, 1.1 and 11 % of the rows are in deletion vectors when the table is scanned: once, with what Spark compiles for it, and then three times.",
+        "0.1, 1.1 and 11 % of the rows are in deletion vectors when the table is scanned: once, with what Spark compiles for it, and then three times. "
+        "A vector names rows by their numbers, which cost by themselves: a scan of plain Parquet that also adds up Spark's row numbers took 1.29 times the "
+        "processor time of one that does not, and 1.33 times with a condition on them.",
         (ROWLOCK, PARQUET, DELTA_SPARK),
         {"rows": 5_000_000, "statements": ("write", *SCANS)},
         {"rows": 500_000, "statements": ("write", *SCANS), "memory_mb": 2048},

@@ -31,6 +31,7 @@ from rowlock.transaction.definition.identity import Numbers
 
 _spent: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
 _lock = threads.module_lock()
+_MOST_LEVELS = 80
 
 
 class Held:
@@ -122,10 +123,19 @@ def schema_of_rows(schema: pa.Schema, table: str) -> StructType:
     Raises SchemaMismatch for a type that no column of a Delta table holds, such as uint64, and where two names differ at most by case.
     """
     schema_fit.check_names(schema.names, table)
+    if deep := next((f.name for f in schema if _is_deeper(f.type, _MOST_LEVELS)), None):
+        text = f"Column {deep} is nested in more than {_MOST_LEVELS} levels, of which an array counts two, and readers of Parquet files take no more than 100: flatten it"
+        raise SchemaMismatch(text, table=table)
     out = nullable(StructType(tuple(StructField(f.name, _column_type(f, table)) for f in schema)))
     if bare := next((f.name for f in schema if _holds_no_field(f.type)), None):
         raise SchemaMismatch(f"Column {bare} holds a struct without fields, which Parquet files cannot hold: give it a field, or drop the column", table=table)
     return out
+
+
+def _is_deeper(type_: pa.DataType, levels: int) -> bool:
+    """Whether a type is nested in more than so many levels of a Parquet file."""
+    left = levels - (1 if pa.types.is_struct(type_) else 2)
+    return levels < 0 or any(_is_deeper(type_.field(n).type, left) for n in range(type_.num_fields))
 
 
 def _holds_no_field(type_: pa.DataType) -> bool:

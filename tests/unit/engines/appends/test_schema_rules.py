@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 import json
 from decimal import Decimal
@@ -382,3 +383,14 @@ def test_what_no_new_table_may_have(tmp_path) -> None:
         with pytest.raises(error, match=message):
             rowlock.append(path, bad, **options)
     assert data_files(path) == set()
+
+
+@pytest.mark.parametrize(("nest", "most"), [(lambda type_: pa.struct([("f", type_)]), 80), (pa.list_, 40)], ids=["structs", "arrays"])
+def test_columns_nested_deeper_than_readers_take_are_refused_before_anything_is_written(tmp_path, nest: Any, most: int) -> None:
+    """I9: fifty arrays within each other were written, and then read by nobody."""
+    type_ = functools.reduce(lambda inner, _: nest(inner), range(most), pa.int64())
+    rowlock.append(str(tmp_path / "deep"), pa.table({"a": pa.nulls(1, type_)}))
+    assert rowlock.to_arrow(str(tmp_path / "deep")).num_rows == 1
+    with pytest.raises(SchemaMismatch, match="Column a is nested in more than 80 levels"):
+        rowlock.append(str(tmp_path / "deeper"), pa.table({"a": pa.nulls(1, nest(type_))}))
+    assert not (tmp_path / "deeper").exists()
