@@ -111,6 +111,8 @@ def test_a_task_stops_where_its_rows_are_too_many_bytes(spark: SparkSession, mon
     turn_down(monkeypatch, driver_bytes=50_000)
     for name in LONG_VALUES:
         assert first_if_small(rows.select("id", name), 2_000) is None and 40 < came.pop().num_rows < 60, name
+    turn_down(monkeypatch, driver_bytes=50_000, append_driver_bytes=1_000)
+    assert first_if_small(rows.localCheckpoint(), 2_000) is None and came.pop().num_rows < 60, "rows that executors hold, as a stream's batches are"
     few = in_jvm(spark).within(rows._jdf, 2_000, 50_000, 0).queryExecution().executedPlan().toString()
     assert "CollectLimit" in few and "Exchange" not in few, "a stage of its own takes longer than all of a small MERGE"
     assert spark.sql("SELECT count(*) AS n FROM (SELECT * FROM range(9) LIMIT 7)").first().n == 7, "a plan of no column over a limit"

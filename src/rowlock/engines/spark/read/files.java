@@ -14,8 +14,11 @@ import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.Dependency;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.rdd.ParallelCollectionRDD;
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
@@ -325,14 +328,19 @@ public class DataFiles {
         return org.apache.spark.sql.classic.Dataset$.MODULE$.ofRows(frame.sparkSession(), within);
     }
 
-    /** The bytes that a plan reads, by Spark's estimate.  It has none of rows that are made, such as those of `range`, nor of RDDs, which are taken for rows of the driver's, as of `createDataFrame`. */
+    /** The bytes that a plan reads, by Spark's estimate.  It has none of rows that are made, such as those of `range`; rows of the driver's, as of `createDataFrame`, count nothing. */
     private static double bytesRead(LogicalPlan plan) {
         double size = 0;
         for (scala.collection.Iterator leaves = plan.collectLeaves().iterator(); leaves.hasNext(); ) {
             LogicalPlan leaf = (LogicalPlan) leaves.next();
-            if (!(leaf instanceof LogicalRDD)) size += leaf instanceof Range ? Double.MAX_VALUE : leaf.stats().sizeInBytes().doubleValue();
+            if (!(leaf instanceof LogicalRDD && isOfDriver(((LogicalRDD) leaf).rdd()))) size += leaf instanceof Range ? Double.MAX_VALUE : leaf.stats().sizeInBytes().doubleValue();
         }
         return size;
+    }
+
+    private static boolean isOfDriver(RDD rows) {
+        while (rows.dependencies().nonEmpty()) rows = ((Dependency) rows.dependencies().head()).rdd();
+        return rows instanceof ParallelCollectionRDD;
     }
 
     /** The bytes of a value of a type whose values are not equally long, about; null for another type. */
