@@ -284,13 +284,13 @@ def described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
 
 
 def _added(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
-    """A new field so, whose bound is told as its type."""
+    """A new field as operationParameters show it, CHAR and VARCHAR as its type."""
     bound = {"type": field.metadata[KEY], "metadata": {k: v for k, v in field.metadata.items() if k != KEY}} if KEY in field.metadata else {}
     return described(field, parent) | bound
 
 
 def _altered(before: StructField, after: StructField, parent: Sequence[str]) -> dict[str, Any]:
-    """A field so, as a change leaves it, without the types that it had; of an array or a map the part that has another type."""
+    """A changed field as operationParameters show it, without its earlier types; of an array or a map the part whose type has changed."""
     if after.type != before.type and not isinstance(after.type, StructType) and (places := list(type_changes(before.type, after.type))) and places[0][0]:
         path, _, type_ = places[0]
         return described(StructField(path[-1], type_, path[-1] != "key"), [*parent, after.name, *path[:-1]])

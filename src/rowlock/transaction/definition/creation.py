@@ -285,8 +285,8 @@ def create_from(
 ) -> Receipt:
     """Creates a table from checked metadata and data files that are written already; `metrics` are those of an append by default.  Raises TableExists."""
     overwrites = operation == ANEW or (parameters.get("mode") == "Overwrite" and "predicate" not in parameters)  # as delta-spark counts
-    none = ("numRemovedFiles", "numRemovedBytes") if overwrites else ("numCopiedRows", "numAddedChangeFiles") if "predicate" in parameters else ()
-    metrics = append_metrics(adds) | (dict.fromkeys(none, 0) if adds else {}) if metrics is None else metrics
+    zeros = ("numRemovedFiles", "numRemovedBytes") if overwrites else ("numCopiedRows", "numAddedChangeFiles") if "predicate" in parameters else ()
+    metrics = append_metrics(adds) | (dict.fromkeys(zeros, 0) if adds else {}) if metrics is None else metrics
     protocol, metadata = protocol_for(metadata, clustered=bool(cluster_by)), stored(metadata)
     clustered = clustering_by(metadata, cluster_by, state.store.root)
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
