@@ -31,7 +31,7 @@ from rowlock.transaction.definition.identity import Numbers
 
 _spent: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
 _lock = threads.module_lock()
-_MOST_LEVELS = 80
+_MOST_LEVELS = 80  # pyarrow reads no more than 100, and orjson writes no more than 254 of JSON, of which a struct's schema takes three
 
 
 class Held:
