@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import delta.tables
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 import rowlock
 from interop.readers import rows_by_all
 from rowlock import DeltaTable
+from rowlock.limits import limited
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
 from spark.support import add, delta_rows, make, read, rows, set_limits, take_route, unchanged, winner
@@ -439,6 +441,18 @@ def test_nan_is_found_where_more_than_any_number_is_asked_for(spark, table_path,
     (file,) = state_of(open_store(table_path)).refresh().files.adds()
     group = pq.ParquetFile(Path(table_path, file.path)).metadata.row_group(0)
     assert [group.column(n).is_stats_set for n in range(3)] == [False, False, True], "the others keep theirs, also one with nulls"
+
+
+def test_nan_and_negative_zero_are_found_in_files_of_other_writers(spark, table_path):
+    """delta-rs bounds the numbers of a footer without NaN, and has -0.0 in dictionaries: SELECT, and statements with many rows, passed over them."""
+    rows = {"d": [1.0, math.nan], "z": [-0.0, -0.0], "s": [{"f": math.nan}, {"f": 1.0}]}
+    schema = pa.schema({"d": "float64", "z": "float64", "s": pa.struct({"f": pa.float32()})})
+    deltalake.write_deltalake(table_path, pa.table(rows, schema))
+    for condition in ("d > 7D", "d <=> double('nan')", "z = 0D AND d = 1D", "z IN (0D, 5D) AND d <> 1D", "s.f >= 2F OR d < 0D"):
+        assert rowlock.read(spark, table_path).where(condition).count() == 1, condition
+    with limited(local_rows=0, inspected_rows=0, masked_rows=0):
+        DeltaTable.forPath(spark, table_path).delete("d = double('nan') AND z = 0D")
+    assert rowlock.read(spark, table_path).count() == 1
 
 
 # ---- nothing to do -----------------------------------------------------------------------------

@@ -235,13 +235,33 @@ class MakeLiving implements scala.Function1 {
 }
 
 /**
- * Parquet files that may hold decimals of fewer digits than their column has.  Spark hands conditions on to Parquet's readers with the digits of the file: a larger
- * number is cut to them, so that rows are lost, or cannot be written in as many bytes.  These readers get none; Spark asks each row anyway.
+ * Parquet files whose readers get fewer of a query's conditions than Spark hands on, since by these they would pass over rows; Spark asks each row anyway.  They get none
+ * where a file's decimals may have fewer digits than their column, to which Spark cuts the numbers of conditions, and none with a float or a double: other writers leave
+ * NaN, which is above all numbers, out of the bounds in a footer, and -0.0 is not found in a dictionary where 0.0 is asked for.
  */
-class UnfilteredFiles extends ParquetFileFormat {
+class CarefulFiles extends ParquetFileFormat {
+    private final boolean unfiltered;
+
+    CarefulFiles(boolean unfiltered) { this.unfiltered = unfiltered; }
+
     public scala.Function1 buildReaderWithPartitionValues(SparkSession session, StructType data, StructType partitions, StructType required, Seq filters, Map options,
             Configuration settings) {
-        return new ParquetFileFormat().buildReaderWithPartitionValues(session, data, partitions, required, (Seq) Nil$.MODULE$, options, settings);
+        java.util.List kept = new ArrayList();
+        for (scala.collection.Iterator each = filters.iterator(); each.hasNext(); ) {
+            Object filter = each.next();
+            if (!unfiltered && !holdsFloat(filter)) kept.add(filter);
+        }
+        return new ParquetFileFormat().buildReaderWithPartitionValues(session, data, partitions, required, CollectionConverters.asScala(kept).toSeq(), options, settings);
+    }
+
+    private static boolean holdsFloat(Object part) {
+        if (part instanceof scala.Product) {
+            for (scala.collection.Iterator each = ((scala.Product) part).productIterator(); each.hasNext(); ) if (holdsFloat(each.next())) return true;
+        } else if (part instanceof Object[]) {
+            Object[] values = (Object[]) part;
+            for (int n = 0; n < values.length; n++) if (holdsFloat(values[n])) return true;
+        }
+        return part instanceof Double || part instanceof Float;
     }
 }
 
@@ -269,7 +289,8 @@ public class DataFiles {
             values[n] = rows == null ? InternalRow$.MODULE$.empty() : InternalRow$.MODULE$.fromSeq(rows[n].toSeq(columns));
         }
         scala.collection.immutable.Map all = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
-        ParquetFileFormat format = options.containsKey("rowlockunfiltered") ? new UnfilteredFiles() : new ParquetFileFormat();
+        boolean unfiltered = options.containsKey("rowlockunfiltered"), floats = data.catalogString().matches("(?s).*(float|double).*");
+        ParquetFileFormat format = unfiltered || floats ? new CarefulFiles(unfiltered) : new ParquetFileFormat();
         LogicalRelation made = LogicalRelation$.MODULE$.apply(
             new HadoopFsRelation(new Files(path(table), columns, values, held), columns, data, Option.empty(), format, CaseInsensitiveMap$.MODULE$.apply(all), session), false);
         return metadata ? (LogicalPlan) made.withMetadataColumns().transformExpressions(new WithoutRowIndex()) : made;
