@@ -6,6 +6,7 @@ import datetime
 from decimal import Decimal
 
 import delta.tables
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
@@ -375,3 +376,12 @@ def test_fields_of_structs_go_by_position_or_by_name_as_with_delta_spark(spark, 
         rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` " + text.format(SWAPPED, WIDER))
         row = rowlock.read(spark, table_path).selectExpr("id", "s", "l[0]", "m['k']").first()
         assert tuple(row) == (1, *expected), text
+
+
+@pytest.mark.parametrize(("widens", "said"), [("false", "DELTA_FAILED_TO_MERGE_FIELDS"), ("true", "DELTA_METADATA_MISMATCH")])
+def test_an_error_says_whether_mergeschema_would_take_a_wider_type(spark, table_path, widens, said):
+    """Programs that write again with mergeSchema ask for Delta's condition, also of a field of a struct."""
+    rowlock.append(table_path, pa.table({"s": [{"a": 1}]}, pa.schema([("s", pa.struct([("a", pa.int32())]))])), properties={"delta.enableTypeWidening": widens})
+    with pytest.raises(SchemaMismatch, match="int in the table and bigint in the rows") as e:
+        rowlock.write(frame(spark, "named_struct('a', 5L) as s"), table_path)
+    assert e.value.getCondition() == said and version(table_path) == 0

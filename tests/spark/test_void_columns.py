@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.api.sql.answers import write_batch
 from rowlock.exceptions import DeltaConcurrentModificationException, SchemaMismatch, UnsupportedFeature
 from spark.support import set_limits, winner
 
@@ -131,3 +132,10 @@ def test_nulls_are_stored_in_void_columns_under_every_policy(spark: SparkSession
     finally:
         spark.conf.unset("spark.sql.storeAssignmentPolicy")
     assert both(spark, table_path) == [(n, None) for n in (0, 1, 2, 3, 4, 5, 7, 8)]
+
+
+def test_a_stream_writes_no_void_columns(spark: SparkSession, table_path: str) -> None:
+    """Nor does delta-spark: what a stream lacks a type for is a mistake more often than a wish."""
+    with pytest.raises(SchemaMismatch, match="type void") as e:
+        write_batch(spark, spark.sql("SELECT 1 AS id, named_struct('a', 1, 'b', NULL) AS s"), 0, {"path": table_path}, [], "Append")
+    assert e.value.getCondition() == "DELTA_NULL_SCHEMA_IN_STREAMING_WRITE" and not DeltaTable.isDeltaTable(spark, table_path)

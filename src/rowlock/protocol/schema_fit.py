@@ -131,9 +131,10 @@ class Fit:
         return tuple(name for name, given in self.given.items() if given is not None)
 
 
-def fit(rows: StructType, columns: StructType, table: str, *, computed: Collection[str] = ()) -> Fit:
+def fit(rows: StructType, columns: StructType, table: str, *, computed: Collection[str] = (), widening: Widening | None = None) -> Fit:
     """How rows with the schema `rows` fill the columns of `table`; `computed` are columns whose values the engine makes where the rows lack them.
 
+    `widening`: what a write that evolves the schema could widen, which is told in the error of one that does not.
     Raises SchemaMismatch for an unknown column, an absent NOT NULL column, and a type that does not fit.
     """
     have = _by_name(rows, table)
@@ -149,7 +150,7 @@ def fit(rows: StructType, columns: StructType, table: str, *, computed: Collecti
         found = have.get(f.name.lower())
         given[f.name] = None if found is None else found.name
         if found is not None:
-            _check_type(found.type, f.type, f.name, table)
+            _check_type(found.type, f.type, f.name, table, widening)
         elif f.name not in computed and (must := required_in(f)) is not None:
             absent = named("DELTA_INSERT_COLUMN_MISMATCH", columnName=must)
             raise SchemaMismatch(f"Column {must} is NOT NULL and the rows do not have it", table=table, condition=absent)
@@ -259,16 +260,16 @@ def _by_name(struct: StructType, table: str) -> dict[str, StructField]:
     return {f.name.lower(): f for f in struct.fields}
 
 
-def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> None:
+def _check_type(actual: DataType, wanted: DataType, name: str, table: str, widening: Widening | None) -> None:
     """Raises SchemaMismatch unless every value of the rows' type is one of the column's."""
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
-        _check_fields(actual, wanted, name, table)
+        _check_fields(actual, wanted, name, table, widening)
     elif inner := shared_parts(actual, wanted):
         for part, (have, want) in inner.items():
-            _check_type(have, want, f"{name}.{part}", table)
+            _check_type(have, want, f"{name}.{part}", table, widening)
     elif not (actual == wanted or is_wider(actual, wanted)):
-        merges = wanted == PrimitiveType(VOID) or (actual in _WITHIN_AN_INT and wanted in _WITHIN_AN_INT)  # mergeSchema would take it
-        raise _not_merged(actual, wanted, name, table, named("DELTA_METADATA_MISMATCH") if merges else None)
+        merges = wanted == PrimitiveType(VOID) or (actual in _WITHIN_AN_INT and wanted in _WITHIN_AN_INT) or (widening and widening(wanted, actual))
+        raise _not_merged(actual, wanted, name, table, named("DELTA_METADATA_MISMATCH") if merges else None)  # mergeSchema would take it
 
 
 _WITHIN_AN_INT = tuple(map(PrimitiveType, ("byte", "short", "integer")))
@@ -306,7 +307,7 @@ def _kind(type_: DataType) -> str:
     return "number" if name in (*INTEGER_BITS, "float", "double") else "time" if name in ("date", "timestamp", "timestamp_ntz") else name
 
 
-def _check_fields(actual: StructType, wanted: StructType, name: str, table: str) -> None:
+def _check_fields(actual: StructType, wanted: StructType, name: str, table: str, widening: Widening | None) -> None:
     have = _by_name(actual, table)
     if extra := set(have) - {f.name.lower() for f in wanted.fields}:
         text = f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows, or let the write add it: {MERGE_SCHEMA}"
@@ -314,6 +315,6 @@ def _check_fields(actual: StructType, wanted: StructType, name: str, table: str)
     for f in wanted.fields:
         given = have.get(f.name.lower())
         if given is not None:
-            _check_type(given.type, f.type, f"{name}.{f.name}", table)
+            _check_type(given.type, f.type, f"{name}.{f.name}", table, widening)
         elif (must := required_in(f)) is not None:
             raise SchemaMismatch(f"Field {name}.{must} is NOT NULL and the rows do not have it", table=table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +13,10 @@ import pytest
 
 import rowlock
 from rowlock.engines.appends.engine import ArrowEngine, stage_rows
-from rowlock.exceptions import ConcurrentDeleteReadException, CorruptLog, DeltaConcurrentModificationException, SchemaMismatch
+from rowlock.exceptions import ConcurrentDeleteReadException, CorruptLog, DeltaConcurrentModificationException, SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.column_values import identity_metadata
 from rowlock.protocol.schema import ArrayType, PrimitiveType, StructField, StructType, schema_json
 from rowlock.storage import LocalStore
 from rowlock.transaction.definition import alteration, creation
@@ -192,6 +194,16 @@ def test_who_reads_a_new_table_before_its_creator_goes_on_reads_on(tmp_path: Pat
 
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
+
+
+@pytest.mark.parametrize("by_default", [False, True])
+def test_rows_give_no_numbers_that_the_table_always_generates(tmp_path: Path, by_default: bool) -> None:
+    """delta-spark refuses them, too, though the new column would be a plain one."""
+    rows = Rows(tmp_path, "ID")
+    creation.create(rows.state, schema_json(StructType((StructField("id", LONG, True, identity_metadata(1, 1, by_default=by_default)),))))
+    with nullcontext() if by_default else pytest.raises(StatementRefused, match="id is GENERATED ALWAYS AS IDENTITY"):
+        rows.overwrite()
+    assert rows.written == by_default
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,14 @@ from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.arguments import option_is_true, pass_over, warn_once
 from rowlock.conditions import named as condition
-from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType, columns_of_frame
 from rowlock.engines.spark.frames.results import Results
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.parsing import Named, Replaced
 from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, refuse
 from rowlock.protocol.paths import moment_in, place_in, strip_scheme
+from rowlock.protocol.schema import VOID, type_names
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state import call
@@ -150,6 +151,8 @@ def check_sink(spark: SparkSession, options: dict[str, str], partition_by: list[
 def write_batch(spark: SparkSession, rows: DataFrame, number: int, options: dict[str, str], partition_by: list[str], mode: str) -> None:
     """Appends a batch of a stream, or replaces the rows by it in output mode complete, as step `number` of the query's id: once however often it is given."""
     path, arguments = _arguments(options)
+    if VOID in type_names(columns_of_frame(rows)):
+        raise SchemaMismatch("A stream writes no columns of type void: cast them", table=path, condition=condition("DELTA_NULL_SCHEMA_IN_STREAMING_WRITE"))
     how: dict[str, Any] = (
         {"mode": "overwrite", "partition_overwrite_mode": None if arguments.get("overwrite_schema") else "static"} if mode == "Complete" else {}
     )

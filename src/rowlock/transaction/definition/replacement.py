@@ -20,7 +20,7 @@ from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking, schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
-from rowlock.protocol.column_values import with_marks_of
+from rowlock.protocol.column_values import refuse_explicit, with_marks_of
 from rowlock.protocol.properties import MANIFESTS, PROTECTION, is_true
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.definition import creation
@@ -131,8 +131,8 @@ def overwrite_schema(
 ) -> Receipt:
     """Replaces all rows of a table, its columns and its partitioning in one commit; its properties and its name stay.
 
-    Raises SchemaMismatch and UnsupportedFeature for columns that no table may have, StatementRefused on an append-only table, ConcurrentDeleteReadException
-    where the rows were read from the table itself and it is another by then, and under `fail` DeltaConcurrentModificationException.
+    Raises SchemaMismatch and UnsupportedFeature for columns that no table may have, StatementRefused on an append-only table and for always generated numbers,
+    ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then, and under `fail` DeltaConcurrentModificationException.
     """
     rows = _NewRows(state, write)
     made_of: tuple[Metadata, Metadata] | None = None
@@ -140,6 +140,7 @@ def overwrite_schema(
     def make(head: Snapshot) -> HeadActions:
         nonlocal made_of
         refuse_on_append_only(head, "replace rows")
+        refuse_explicit(head.schema, {name.lower() for name in schema.names}, head.table)
         if made_of is None or not is_harmless(made_of[0], head.metadata, head.protocol):
             made_of = head.metadata, _overwritten_metadata(head, schema, partition_by)
         metadata = made_of[1]

@@ -46,15 +46,16 @@ _OPTIMIZED = {
 
 
 def conform(
-    frame: DataFrame, schema: StructType, table: str, generated: Sequence[Generated] = (), defaults: Mapping[str, str] = MappingProxyType({})
-) -> DataFrame:
+    frame: DataFrame, schema: StructType, table: str, generated: Sequence[Generated] = (), defaults: Mapping[str, str] = MappingProxyType({}),
+    widening: schema_fit.Widening | None = None,
+) -> DataFrame:  # fmt: skip
     """The frame's columns under the table's names, order and types; absent columns have their default or are null, absent `generated` ones are computed.
 
     Raises SchemaMismatch by the rules of `protocol.schema_fit`.  Nothing is evaluated.
     """
     given = {name.lower() for name in frame.columns}
     computed = [g for g in generated if g.name.lower() not in given]
-    fit = schema_fit.fit(delta_schema(frame.schema), delta_schema(schema), table, computed={g.name for g in computed} | defaults.keys())
+    fit = schema_fit.fit(delta_schema(frame.schema), delta_schema(schema), table, computed={g.name for g in computed} | defaults.keys(), widening=widening)
     types = dict(zip(frame.columns, (f.dataType for f in frame.schema.fields), strict=True))
     columns: dict[str, str | Column] = {}
     for f in schema.fields:
@@ -91,7 +92,8 @@ def append_statement(
     read = versions_read(evaluator, frame, snapshot.version) if read is None else read
     given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
     with numbered_rows(evaluator, snapshot, frame) as whole:
-        rows = conform(whole, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema))
+        widening = schema_fit.may_become if snapshot.properties.type_widening else None
+        rows = conform(whole, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema), widening)
         blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated), max_records=max_records)
     read += versions_read(evaluator, frame, snapshot.version) if read and not is_pinned else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
