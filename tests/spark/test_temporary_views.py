@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rowlock
+from rowlock.api.sql.answers import frame_of
 from rowlock.exceptions import UnsupportedFeature
 from spark.support import make, read, unchanged
 
@@ -28,6 +29,23 @@ def test_a_view_that_gives_columns_other_names_is_refused(spark: SparkSession, t
     finally:
         for view in ("swapped", "of_swapped", "whole"):
             spark.catalog.dropTempView(view)
+
+
+def test_a_view_of_a_frames_own_columns_is_the_table(spark: SparkSession, table_path: str) -> None:
+    """Such as `spark.sql("SELECT * FROM t").createOrReplaceTempView("v")`, whose plan is analyzed already."""
+    make(spark, table_path, [(1, 10), (2, 20)], "a int, b int")
+    whole = frame_of(spark, table_path, {})
+    for view, frame in {"chosen": whole.select("b", "a"), "computed": whole.selectExpr("a", "b + 1 AS b"), "lacking": whole.select("a")}.items():
+        frame.createOrReplaceTempView(view)
+    try:
+        rowlock.sql(spark, "UPDATE chosen SET b = 11 WHERE a = 1")
+        for view in ("computed", "lacking"):
+            with unchanged(table_path), pytest.raises(UnsupportedFeature, match="on a view"):
+                rowlock.sql(spark, f"DELETE FROM {view} WHERE a = 1")
+    finally:
+        for view in ("chosen", "computed", "lacking"):
+            spark.catalog.dropTempView(view)
+    assert read(spark, table_path) == [(1, 11), (2, 20)]
 
 
 def test_a_later_view_of_the_tables_name_changes_no_view(spark: SparkSession, table_path: str, tmp_path: Path) -> None:

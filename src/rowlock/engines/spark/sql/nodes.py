@@ -353,7 +353,7 @@ def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
     while (found := nodes.option(plan.getTagValue(tag))) is None:
         if class_name(plan) == "LogicalRelation":
             return _scanned(plan)
-        if class_name(plan) not in ("SubqueryAlias", "View"):
+        if class_name(plan) not in ("SubqueryAlias", "View", "Project") or any(class_name(e) != "AttributeReference" for e in nodes.items(plan.expressions())):
             return None
         plan = plan.child()
     return str(found)
