@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from rowlock import clock
 from rowlock.api.row_writes import widened_metadata
-from rowlock.boundary.engine import Statement
+from rowlock.boundary.engine import Statement, TableRead
 from rowlock.conflict.delta import live_slice
-from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException, VersionNotFound
+from rowlock.exceptions import DeltaConcurrentModificationException, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
@@ -27,7 +27,7 @@ from rowlock.transaction.multi_table import MultiTableReceipt
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.state.shared import snapshot_of
-from rowlock.transaction.transaction import RERUNS, StagingTransaction, Table, Transaction, run_again
+from rowlock.transaction.transaction import RERUNS, StagingTransaction, Table, Transaction, run_again, runs_again
 from rowlock.transaction.two_phase.prepare import Wait
 from rowlock_simulation import foreign
 from rowlock_simulation.memory.columns import planned
@@ -220,16 +220,11 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
             _travel(action, table, scheduler, done)
 
 
-def runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
-    """As a statement of the API is run again: under `rerun`, and under `repair` where the definition changed."""
-    return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))
-
-
 def _run(
     table: Table,
     begin: Callable[[Reruns], Transaction],
     carry_out: Callable[[StagingTransaction], Receipt],
-    again: Callable[[Options, DeltaConcurrentModificationException], bool],
+    again: Callable[[Transaction, DeltaConcurrentModificationException], bool],
 ) -> Receipt:
     """One transaction in the lease line of the table, and the same again after a conflict for which `again` says so."""
     with LeaseLine(table.state) as line:
@@ -364,7 +359,7 @@ def _read_and_write(action: Action, table: Table, scheduler: Scheduler, done: Do
     def carry_out(staging: StagingTransaction) -> Receipt:
         staging.will_read()
         txn = staging.txn
-        txn.note_read(seen.version if action.early else None)
+        txn.note_read(TableRead(seen.version) if action.early and seen.version is not None else None)
         if not action.early:
             read(table, txn.base, scheduler, seen)
         assert seen.rows is not None and seen.version is not None

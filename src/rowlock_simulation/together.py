@@ -8,9 +8,9 @@ from rowlock import clock
 from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction.multi_table import MultiTableReceipt, check_tables, commit, heads_at, heads_together
 from rowlock.transaction.state.options import Options
-from rowlock.transaction.transaction import RERUNS, Table, Transaction, run_again
+from rowlock.transaction.transaction import RERUNS, Table, Transaction, run_again, runs_again
 from rowlock.transaction.two_phase.prepare import Part
-from rowlock_simulation.actions import Action, Done, read, runs_again
+from rowlock_simulation.actions import Action, Done, read
 from rowlock_simulation.memory.sql.script import Script, Update
 from rowlock_simulation.memory.statements import operation, parameters, statements_of
 from rowlock_simulation.roles import COUNTERS, UPSERTS

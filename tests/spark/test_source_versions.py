@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.statements.sources import versions_read
-from spark.support import make
+from rowlock.engines.spark.statements.sources import frame_of_now, table_reads, versions_read
+from rowlock.exceptions import ConcurrentDeleteReadException
+from spark.support import make, winner
+from support.sql_session import run_own_reads
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id int, v int"
@@ -79,3 +81,64 @@ def test_versions_that_the_caller_named_are_right_whatever_the_table_has_become(
     rowlock.write(named["a version"].where("id = 1"), table_path)
     table.alias("t").merge(named["a version"].alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
     assert sorted(tuple(r) for r in table.toDF().collect()) == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_rows_that_the_conditions_of_a_source_exclude_were_not_read(tmp_path: Path, mapped: bool) -> None:
+    """I3: a write of rows of the same table commits over changes of other rows, and by no second try; over changes of its own it runs again."""
+    done = run_own_reads(tmp_path, "over_others", mapped)
+    assert done["tries"] == [0, 1, 0]
+    assert done["rows"][-7:] == [[50, 50], [103, 3], *[[104, 4]] * 3, *[[203, 3]] * 2] and [3, 3] not in done["rows"]
+
+
+def test_statements_that_read_their_table_in_threads(tmp_path: Path) -> None:
+    """I3: each key is inserted once by those who ask whether it is there; each MERGE counts on from what others have counted, unless it is to fail."""
+    done = run_own_reads(tmp_path, "in_threads")
+    assert done == {"inserted": [[n, 1] for n in range(5)], "counted": [[0, 13], [1, 1], [2, 1], [3, 1], [4, 1]], "under fail": "ConcurrentDeleteReadException"}
+
+
+def test_what_a_plan_reads_of_the_table(spark: SparkSession, table_path: str) -> None:
+    """I3: where it cannot be told which rows count, all of them do."""
+    table = make(spark, table_path, [(1, 1, {"a": 1})], "id int, v int, s struct<a: int>")
+    t, newest = table.toDF(), table._handle.state.refresh()
+    kept = t.where("id = 4").cache()
+    kept.count()
+    some = {
+        "a condition": t.where("id = 4"),
+        "one of two": t.where("id = 4 or s.a = 3 and rand() >= 0"),
+        "below an aggregate": t.where("id = 4").groupBy("v").count(),
+        "a window over its partitions": t.selectExpr("id", "max(v) over (partition by id) m").where("id = 4"),
+        "both sides of a join": t.where("id = 4").alias("a").crossJoin(t.where("v = 5").alias("b")),
+        "what is not to be there": spark.range(3).selectExpr("id as n").join(t.where("id = 4"), F.expr("n = v"), "left_anti"),
+        "rows that are cut": t.where("id = 4").limit(1),
+    }
+    whole = {
+        "no condition": t,
+        "a condition on what comes out": t.limit(5).where("id = 4"),
+        "one side of a join": t.where("id = 4").alias("a").crossJoin(t.alias("b")),
+        "cached rows": kept,
+        "rows that were cached": t.where("id = 4").select("v"),
+        "now": t.where("id = 4 and current_timestamp() > '2020-01-01'"),
+        "by chance": t.where("rand() < 2"),
+        "an RDD": spark.createDataFrame(t.where("id = 4").rdd, t.schema),
+        "another engine": spark.read.format("delta").load(table_path).where("id = 4"),
+    }
+
+    def reads(frame: DataFrame) -> list[bool]:
+        return [r.where is not None and r.rows is not None for r in table_reads(table._handle.engine.evaluator, frame_of_now(frame), newest)]
+
+    try:
+        assert {name for name, frame in whole.items() if all(reads(frame))} == set()
+        kept.unpersist()
+        assert {name for name, frame in some.items() if not reads(frame) or not all(reads(frame))} == set()
+        assert len(reads(some["both sides of a join"])) == 2
+    finally:
+        kept.unpersist()
+
+
+def test_a_frame_that_stays_at_its_version_is_not_read_again(spark: SparkSession, table_path: str) -> None:
+    """I3: a statement whose source others changed runs again only where its source is read anew."""
+    table = make(spark, table_path, [(n, n) for n in range(9)], SCHEMA)
+    fixed = table.toDF().where("id < 4").selectExpr("id", "v + 1 as v")
+    with winner(lambda: table.update("id = 3", {"v": "30"})), pytest.raises(ConcurrentDeleteReadException, match="were read from this table at version 1"):
+        rowlock.write(fixed, table_path)

@@ -33,6 +33,13 @@ def run_readers(folder: Path, writes: Sequence[str]) -> dict[str, dict[str, Any]
     return _asked({"folder": str(folder), "writes": list(writes)})  # type: ignore[no-any-return]
 
 
+def run_own_reads(folder: Path, name: str, *args: Any) -> dict[str, Any]:
+    """What a function of `support.own_reads` returns, in one new session whose warehouse lies in `folder`."""
+    (told,) = run_steps(folder, [f"py: __import__('support.own_reads', fromlist=['*']).{name}(spark, *{args!r})"], [])
+    assert "rows" in told, told
+    return told["rows"]  # type: ignore[no-any-return]
+
+
 def _asked(request: dict[str, Any]) -> Any:
     process, errors = _server()
     assert process.stdin is not None and process.stdout is not None

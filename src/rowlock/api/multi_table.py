@@ -85,8 +85,8 @@ class MultiTableTransaction:
         def note(frame: DataFrame) -> None:
             for n, opened in enumerate(self._opened):
                 if n != of:
-                    for version in sources.versions_read(opened.handle.engine.evaluator, frame, opened.txn.base.version):
-                        opened.txn.note_read(version)
+                    for read in sources.table_reads(opened.handle.engine.evaluator, frame, opened.txn.base):
+                        opened.txn.note_read(read)
 
         return note
 
@@ -359,4 +359,4 @@ def _run(made: Callable[[], DeltaTransaction | MultiTableTransaction], fn: Calla
     def recorded(txn: DeltaTransaction | MultiTableTransaction) -> Transaction:  # where the try failed: of several tables the first one's
         return txn._opened[0].txn if isinstance(txn, MultiTableTransaction) else txn._runner.txn
 
-    return run_again(begin, carry_out, recorded, most=most, again=lambda options, _: options.on_conflict != "fail")
+    return run_again(begin, carry_out, recorded, most=most, again=lambda txn, _: txn.options.on_conflict != "fail")

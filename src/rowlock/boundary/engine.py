@@ -29,6 +29,20 @@ StatementKind = Literal["update", "delete", "merge", "append", "move"]
 
 
 @dataclass(frozen=True, slots=True)
+class TableRead:
+    """A read of a transaction's own table: of all rows, or of those that may meet a condition.
+
+    version  the version that was read
+    where    a predicate that keeps every file with a row that was read; None: all files
+    rows     the condition, in the engine's own form; None: every row was read
+    """
+
+    version: int
+    where: Predicate | None = None
+    rows: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """One statement of a transaction.
 
@@ -37,7 +51,7 @@ class Statement:
     reads            a file-skipping predicate that keeps every file the statement may read or change; None: all files
     only             of a move: the paths to rewrite, in groups; each group becomes one output
     parameters       the statement in words, for operationParameters and messages
-    source_versions  versions of this same table at which its source rows were read; empty where they came from elsewhere
+    source_reads     what its source rows were read from of this same table; empty where they came from elsewhere
     source_rows      how many rows the source of a MERGE has, as far as the engine says
     sets             columns that the statement assigns, as far as the engine says; of an append the columns that its rows have
     """
@@ -47,7 +61,7 @@ class Statement:
     reads: Predicate | None = None
     only: tuple[tuple[str, ...], ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
-    source_versions: tuple[int, ...] = ()
+    source_reads: tuple[TableRead, ...] = ()
     sets: tuple[str, ...] = ()
     source_rows: int | None = None
 
@@ -127,10 +141,12 @@ class Engine(AppendEngine, Protocol):
     def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
         """Writes changed rows as files of the change data feed, with the table's columns and `_change_type`, and syncs them."""
 
-    def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
+    def differ(
+        self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int, where: Sequence[Any] = ()
+    ) -> list[dict[str, Any]]:
         """Up to `limit` rows by which the multisets `old` (slices of `before`) and `new` (slices of `after`) differ.
 
-        Empty if the rows are the same and only lie in other places.
+        Empty if the rows are the same and only lie in other places.  `where`: conditions in the engine's own form; rows that certainly meet none of them may be left out.
         """
 
     def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:

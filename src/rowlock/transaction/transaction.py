@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rowlock import clock, progress
-from rowlock.boundary.engine import Statement
+from rowlock.boundary.engine import Statement, TableRead
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import (
     ConcurrentTransactionException,
@@ -75,8 +75,8 @@ class Transaction(Pending):
         if self.done:
             raise InvalidInput("The transaction is over; begin another", table=self.table.path)
         for statement in statements:
-            for version in statement.source_versions:
-                self.note_read(version)
+            for read in statement.source_reads:
+                self.note_read(read)
         first, program = len(self.program), [*self.program, *statements]
         candidates = {s.path: s for statement in statements if statement.touches for s in self.candidates(statement)}
         slices = [left for path in sorted(candidates) if (left := self._untouched(candidates[path])) is not None]
@@ -93,14 +93,14 @@ class Transaction(Pending):
         self.files_read |= {s.path for s in slices}
         self.phase("staged")
 
-    def note_read(self, version: int | None = None) -> None:
-        """Records that the table was read as a whole, by the transaction or (at `version`) by rows it is about to write: what others
-        change of it from now on is a conflict.  Raises one where the table at `version` holds other rows than at the base.
+    def note_read(self, read: TableRead | None = None) -> None:
+        """Records that the table was read, as a whole by the transaction (None) or by rows it is about to write: what others
+        change of it from now on is a conflict.  Raises one where the table at the version that was read holds other rows than at the base.
         """
-        self.reads_table = True
-        if version is not None and version != self.base.version and self.options.on_conflict != "lockless":
+        self.reads.append(read or TableRead(self.base.version))
+        if read is not None and read.version != self.base.version and self.options.on_conflict != "lockless":
             try:
-                check_source(self, version)
+                check_source(self, read.version)
             except RowlockError as error:
                 record(self, error, self.program[-1].kind.upper() if self.program else "WRITE", {})
                 raise
@@ -191,7 +191,7 @@ def run(
     """Plans against the newest snapshot (`snapshot`, where the caller has just asked for it), stages, commits.  What is raised leaves the table as it is.
 
     A statement is planned and staged again from the head where the policy is `rerun` and it met a conflict, or
-    where (under `repair` too) the schema or the protocol changed under it.
+    where (under `repair` too) the schema or the protocol changed under it, or rows of the table that its source read.
     """
     asked = [snapshot] if snapshot is not None else []
 
@@ -204,7 +204,7 @@ def run(
         return staging.txn.commit(operation, parameters or {})
 
     with progress.work(operation, table.path), LeaseLine(table.state) as line:
-        return run_again(lambda reruns: StagingTransaction(line, begin, reruns), carry_out, lambda staging: staging.txn, most=RERUNS, again=_runs_again)
+        return run_again(lambda reruns: StagingTransaction(line, begin, reruns), carry_out, lambda staging: staging.txn, most=RERUNS, again=runs_again)
 
 
 def run_again(
@@ -213,7 +213,7 @@ def run_again(
     transaction_of: Callable[[W], Transaction],
     *,
     most: int,
-    again: Callable[[Options, DeltaConcurrentModificationException], bool],
+    again: Callable[[Transaction, DeltaConcurrentModificationException], bool],
 ) -> R:
     """Begins and carries out a transaction until it commits: after a conflict at most `most` times more, where `again` says so.
 
@@ -227,13 +227,16 @@ def run_again(
             return carry_out(begun)
         except DeltaConcurrentModificationException as conflict:
             txn = transaction_of(begun)
-            if attempt == most or isinstance(conflict, ConcurrentTransactionException) or not again(txn.options, conflict):
+            if attempt == most or isinstance(conflict, ConcurrentTransactionException) or not again(txn, conflict):
                 raise
             reruns = reruns.after(txn.txn_id, work_of(txn))
         clock.back_off(attempt, clock.CONFLICT)
     raise AssertionError("unreachable")
 
 
-def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
+def runs_again(txn: Transaction, conflict: DeltaConcurrentModificationException) -> bool:
     """Whether a statement that met this conflict is run again by itself."""
-    return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))
+    # A source that reads an older version than the statement's keeps that version, and would be refused again.
+    reads_anew = txn.reads_table and all(read.version >= txn.read_version for read in txn.reads)
+    redone = reads_anew or isinstance(conflict, (MetadataChangedException, ProtocolChangedException))
+    return txn.options.on_conflict == "rerun" or (txn.options.on_conflict == "repair" and redone)

@@ -21,6 +21,7 @@ from rowlock.advice import attempts
 from rowlock.advice.attempts import FOLDER
 from rowlock.advice.history import run_of_attempt
 from rowlock.advice.read_history import read_history
+from rowlock.boundary.engine import TableRead
 from rowlock.exceptions import CommitUnknown, ConstraintViolated, DeltaConcurrentModificationException, InvalidInput, MultipleMatches
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
@@ -301,7 +302,7 @@ def test_a_source_that_was_read_at_another_version_is_kept() -> None:
     made.run(parse("UPDATE SET v = v + 7 WHERE k = 1"))
     txn = made.table.begin()
     with pytest.raises(DeltaConcurrentModificationException, match="read from this table at version 1"):
-        txn.note_read(1)
+        txn.note_read(TableRead(1))
     (raw,) = kept(made)
     assert raw["account"]["conflicts"][-1]["rule"] == "rows read" and raw["outcome"] == "conflict"
 

@@ -156,9 +156,11 @@ class SparkEngine:
     def count(self, file: AddFile) -> int:
         return self.evaluator.count(file)
 
-    def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
+    def differ(
+        self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int, where: Sequence[Any] = ()
+    ) -> list[dict[str, Any]]:
         """Up to `limit` rows of which one of the two multisets has more copies than the other.  One Spark job where the rows are many."""
-        return differing_rows(self.evaluator, (old, before), (new, after), limit)
+        return differing_rows(self.evaluator, (old, before), (new, after), limit, where)
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []

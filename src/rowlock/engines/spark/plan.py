@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import StructType
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.engine import Statement, refuse_on_append_only
+from rowlock.boundary.engine import Statement, TableRead, refuse_on_append_only
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import Expression, Resolved, Resolver, Target, as_column, assigned_columns, is_default, outcome_frame, target_path
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, bare, nullable
@@ -33,7 +33,7 @@ from rowlock.engines.spark.statements.computed_columns import generated_values, 
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.engines.spark.statements.row_comparison import have_same_rows
 from rowlock.engines.spark.statements.row_statements import RowPlan, row_mask
-from rowlock.engines.spark.statements.sources import Source, versions_read
+from rowlock.engines.spark.statements.sources import Source, table_reads
 from rowlock.exceptions import SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
@@ -118,7 +118,7 @@ class Planner(Reader):
         frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
         resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition, target.address)
         sets = tuple(n for n in target.schema.names if n in keys)
-        read = tuple(version for frame in values_from for version in versions_read(self.evaluator, frame, snapshot.version))
+        read = tuple(one for frame in values_from for one in table_reads(self.evaluator, frame, snapshot))
         return _planned(self._statement("update", target, resolved, session, sets, read))
 
     @public_errors()
@@ -137,7 +137,7 @@ class Planner(Reader):
         resolved: Resolved,
         session: JavaObject,
         sets: tuple[str, ...] = (),
-        read: tuple[int, ...] = (),
+        read: tuple[TableRead, ...] = (),
     ) -> Statement:
         plain = translated(self.evaluator.bridge, resolved.condition, target.ids)
         reads = None if plain is None else plain.reads
@@ -146,7 +146,7 @@ class Planner(Reader):
         everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
         text = (_EVERY_ROW if kind == "delete" else []) if resolved.condition is None else [str(resolved.condition.sql())]
         plan = RowPlan(kind, target.relation, resolved, session, everything, reads, columns, row_mask(plain))
-        return Statement(kind, plan, reads, parameters={"predicate": text}, source_versions=read, sets=sets)
+        return Statement(kind, plan, reads, parameters={"predicate": text}, source_reads=read, sets=sets)
 
     def merge(
         self, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, pinned: list[Source], new: Collection[str] = ()
@@ -198,7 +198,7 @@ class Planner(Reader):
             df, on, alias = df.alias(_ROWS), _equal(what.using, df, snapshot), _TABLE
         merge = merge_statement(self.evaluator, snapshot, df, on, _DELETED, alias, pinned)
         rows = merge.payload.source.numbered_frame(self.evaluator).drop(SOURCE_ROW)
-        append = append_statement(self.evaluator, snapshot, rows, max_records=max_records, read=merge.source_versions)
+        append = append_statement(self.evaluator, snapshot, rows, max_records=max_records, read=merge.source_reads)
         return [merge, append], {"mode": "Overwrite", "partitionBy": [], **parameters}
 
     def holds_rows(self, snapshot: Snapshot, df: DataFrame, where: str | None) -> bool:

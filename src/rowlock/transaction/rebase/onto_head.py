@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rowlock.boundary.effects import Assigned, Effects, LostMatches, RowBlock, survivors
 from rowlock.boundary.engine import Engine, Program, refuse_on_append_only
@@ -212,17 +213,32 @@ def known_files(txn: Pending, paths: Iterable[str]) -> dict[str, AddFile]:
 
 
 def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> None:
-    """Raises if the delta changes rows after the transaction read the table as a whole (toDF, or in a source)."""
+    """Raises if the delta changes rows that the transaction read: those of the table (toDF), or those that the condition of a source lets through."""
     text = (
         f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
     )
-    _refuse_changes(txn, passed, delta, txn.base, head, text)
+    if all(r.where is not None for r in txn.reads):
+        files = [s.file for s in (*delta.gone, *delta.born)]
+        read = {f.path for r in txn.reads for f in fail_policy.may_match(txn.base, r.where, files)}
+        delta = Delta(*(tuple(s for s in side if s.path in read) for side in (delta.gone, delta.born)))
+    where = [r.rows for r in txn.reads] if all(r.rows is not None for r in txn.reads) else []
+    _refuse_changes(txn, passed, delta, txn.base, head, text, where=where)
 
 
-def _refuse_changes(txn: Pending, passed: Sequence[Commit], delta: Delta, before: Snapshot, after: Snapshot, what: str, remedy: str | None = None) -> None:
-    """Raises if the delta between two versions changes rows, and does not just move them."""
-    differing = txn.table.statement_engine.differ(delta.gone, before, delta.born, after, _SAMPLES)
-    if differing:
+def _refuse_changes(
+    txn: Pending,
+    passed: Sequence[Commit],
+    delta: Delta,
+    before: Snapshot,
+    after: Snapshot,
+    what: str,
+    remedy: str | None = None,
+    where: Sequence[Any] = (),
+) -> None:
+    """Raises if the delta between two versions changes rows (`where`: that meet one of these conditions), and does not just move them."""
+    if delta.is_empty:
+        return
+    if differing := txn.table.statement_engine.differ(delta.gone, before, delta.born, after, _SAMPLES, where):
         paths = {s.path for s in delta.gone or delta.born}
         winner = next((w for w in reversed(passed) if paths & w.paths), passed[-1])
         rule = "rows read" if delta.gone else "rows added to a read"
@@ -239,8 +255,7 @@ def check_source(txn: Pending, version: int) -> None:
     delta = delta_between(paths, old.files.get(paths), new.files.get(paths), txn.table.state.vectors.of)
     text = f"The rows to write were read from this table at version {version}, and the table has changed up to version {txn.base.version}, which the statement reads."
     remedy = "Create the DataFrame again right before the statement, or read it by txn.toDF() inside a function that rowlock.run(table, fn) can run again."
-    if not delta.is_empty:
-        _refuse_changes(txn, between, delta, old, new, text, remedy)
+    _refuse_changes(txn, between, delta, old, new, text, remedy)
 
 
 def _delta_of_own_rows(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> Delta:

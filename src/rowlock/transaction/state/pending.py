@@ -11,7 +11,7 @@ from typing import cast
 
 from rowlock import clock, threads
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
-from rowlock.boundary.engine import AppendEngine, Engine, Statement
+from rowlock.boundary.engine import AppendEngine, Engine, Statement, TableRead
 from rowlock.conflict.delta import Slice, live_slice
 from rowlock.exceptions import ConcurrentWriteException, InvalidInput, StatementRefused
 from rowlock.limits import limits
@@ -114,7 +114,7 @@ class Pending:
         self.staging = Staging()
         self.watch = Stopwatch()
         self.files_read: set[str] = set()
-        self.reads_table = False
+        self.reads: list[TableRead] = []
         self.staged_rows: Mapping[str, int] = {}
         self.ways: tuple[str, ...] = ()
         self.app = app
@@ -187,6 +187,11 @@ class Pending:
     def is_lockless(self) -> bool:
         """Whether staged cells are merged by row id.  Compactions and transactions with new metadata are rebased under every policy."""
         return self.options.on_conflict == "lockless" and self.metadata is None and not any(s.kind == "move" for s in self.program)
+
+    @property
+    def reads_table(self) -> bool:
+        """Whether the transaction has read the table, by `toDF()` or in the rows that it writes."""
+        return bool(self.reads)
 
     @property
     def is_blind(self) -> bool:

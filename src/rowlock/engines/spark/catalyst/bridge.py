@@ -70,7 +70,7 @@ class Catalyst:
         self.right_outer = _module(sql.catalyst.plans, "RightOuter")
         self.is_null, self.negated, self.either, self.conditional = expressions.IsNull, expressions.Not, expressions.Or, expressions.If
         self.equal_keys = sql.catalyst.planning.ExtractEquiJoinKeys.unapply
-        self.python_udf = sql.catalyst.trees.TreePattern.PYTHON_UDF()
+        self.python_udf, self.current_time = sql.catalyst.trees.TreePattern.PYTHON_UDF(), sql.catalyst.trees.TreePattern.CURRENT_LIKE()
         self.data_type, self.column_of = sql.types.DataType, sql.classic.ExpressionUtils
         self._array_list, self.frames = jvm.java.util.ArrayList, jvm.PythonSQLUtils
         self.serve = jvm.org.apache.spark.api.python.PythonRDD.serveIterator

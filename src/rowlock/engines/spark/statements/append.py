@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import DataType, StructType
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.engine import Statement
+from rowlock.boundary.engine import Statement, TableRead
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import analyzed, nullable_type, with_parts_of
 from rowlock.engines.spark.catalyst.column_rules import default_value
@@ -21,7 +21,7 @@ from rowlock.engines.spark.statements import row_statements
 from rowlock.engines.spark.statements.computed_columns import numbered_rows, with_generated_values
 from rowlock.engines.spark.statements.constraint_checks import check_table, written_block
 from rowlock.engines.spark.statements.passage import Group
-from rowlock.engines.spark.statements.sources import frame_of_now, versions_read
+from rowlock.engines.spark.statements.sources import frame_of_now, read_meanwhile, table_reads
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits
@@ -81,28 +81,28 @@ def append_statement(
     frame: DataFrame,
     must_meet: Statement | None = None,
     max_records: int | None = None,
-    read: tuple[int, ...] | None = None,
+    read: tuple[TableRead, ...] | None = None,
 ) -> Statement:
     """Stages rows: few come to the driver, many are written by Spark.  Raises SchemaMismatch, ConstraintViolated.
 
-    `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall; `max_records`: how many rows a file holds at most; `read`: the
-    versions of the table that the rows were read from, where they are pinned and the caller knows.
+    `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall; `max_records`: how many rows a file holds at most; `read`: what
+    the rows were read from of the table, where they are pinned and the caller knows.
     """
     is_pinned, frame = read is not None, frame_of_now(frame)
-    read = versions_read(evaluator, frame, snapshot.version) if read is None else read
+    read = table_reads(evaluator, frame, snapshot) if read is None else read
     given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
     with numbered_rows(evaluator, snapshot, frame) as whole:
         widening = schema_fit.may_become if snapshot.properties.type_widening else None
         rows = conform(whole, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema), widening)
         blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated), max_records=max_records)
-    read += versions_read(evaluator, frame, snapshot.version) if read and not is_pinned else ()
+    read += () if is_pinned else read_meanwhile(evaluator, frame, snapshot.version, read)
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
         discard(evaluator.store, (f.path for b in blocks for f in b.payload.files))
         text = f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it"
         condition = named("DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=must_meet.parameters["predicate"][0], message=f"{outside} rows")
         raise ConstraintViolated(text, table=evaluator.store.root, condition=condition)
     sets = tuple(f.name for f in snapshot.schema.fields if f.name.lower() in given or is_identity(f))
-    return Statement("append", blocks, source_versions=read, sets=sets)
+    return Statement("append", blocks, source_reads=read, sets=sets)
 
 
 def met(evaluator: Evaluator, delete: Statement, blocks: Sequence[RowBlock], snapshot: Snapshot) -> int:

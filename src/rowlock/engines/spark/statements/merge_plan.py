@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 
-from rowlock.boundary.engine import Statement
+from rowlock.boundary.engine import Statement, TableRead
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import (
     Expression,
@@ -46,7 +46,7 @@ from rowlock.engines.spark.catalyst.predicates import key_columns, translated
 from rowlock.engines.spark.catalyst.types import columns_of_frame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.computed_columns import ACTION, numbered_by, numbered_inserts, values_not_set, with_recomputed
-from rowlock.engines.spark.statements.sources import Source, frame_of_now, pin, versions_read
+from rowlock.engines.spark.statements.sources import Source, frame_of_now, pin, read_meanwhile, table_reads
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import predicates as ir
@@ -192,7 +192,7 @@ def merge_statement(
     matched, by_source, inserting = ([c.resolved(tables, alias, root, source) for c in group] for group in groups)
     numbered = numbered_by(tables, (*matched, *by_source), inserting, snapshot)
     held, read = _pinned(evaluator, snapshot, source, pinned)
-    read += tuple(version for frame in clauses.values_from for version in versions_read(evaluator, frame, snapshot.version))
+    read += tuple(one for frame in clauses.values_from for one in table_reads(evaluator, frame, snapshot))
     target = Relation.of(bridge, left, tables.relation.schema)
     alone = parts[1][0].resolved(parts[1][1], beside=tables.address) if clauses.not_matched_by_source else None
     inserts = parts[-1][0].resolved(parts[-1][1], beside=(tables.source_row,)) if clauses.not_matched else None
@@ -217,7 +217,7 @@ def merge_statement(
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
-    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=held.num_rows)
+    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_reads=read, sets=sets, source_rows=held.num_rows)
 
 
 def _pair(target: DataFrame, source: DataFrame, on: Expression, root: str) -> DataFrame:
@@ -239,12 +239,12 @@ def _join_of(resolver: Resolver, pairs: JavaObject) -> JavaObject:
     return join
 
 
-def _pinned(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, pinned: list[Source]) -> tuple[Source, tuple[int, ...]]:
-    """(the source as it is read, the versions of the table that it reads): one that reads the table is pinned anew, another once."""
-    read = versions_read(evaluator, source, snapshot.version)
+def _pinned(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, pinned: list[Source]) -> tuple[Source, tuple[TableRead, ...]]:
+    """(the source as it is read, what it reads of the table): one that reads the table is pinned anew, another once."""
+    read = table_reads(evaluator, source, snapshot)
     if read or not pinned:
         pinned.append(pin(evaluator, source))
-    return pinned[-1], read + (versions_read(evaluator, source, snapshot.version) if read else ())
+    return pinned[-1], read + read_meanwhile(evaluator, source, snapshot.version, read)
 
 
 def _without_names(probe: DataFrame, names: Collection[str], evaluator: Evaluator, session: JavaObject) -> DataFrame:

@@ -21,6 +21,7 @@ from rowlock.engines.spark.catalyst.bridge import catalyst, to_arrow
 from rowlock.engines.spark.driver_rows import read_slice, read_slices
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.computed_columns import recomputed_rows
+from rowlock.engines.spark.statements.row_statements import RowMask
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, logical
@@ -30,9 +31,12 @@ Side = tuple[Sequence[Slice], Snapshot]
 _ROW, _KEY, _SIGN, _COUNT = "__rowlock_row", "__rowlock_key", "__rowlock_sign", "__rowlock_n"
 
 
-def differing_rows(evaluator: Evaluator, old: Side, new: Side, limit: int) -> list[dict[str, Any]]:
-    """Up to `limit` rows of which one side has more copies than the other, each row once.  One Spark job where the rows are many."""
-    if (held := _on_driver(evaluator, old)) is not None and (other := _on_driver(evaluator, new)) is not None:
+def differing_rows(evaluator: Evaluator, old: Side, new: Side, limit: int, where: Sequence[RowMask] = ()) -> list[dict[str, Any]]:
+    """Up to `limit` rows of which one side has more copies than the other, each row once.  One Spark job where the rows are many.
+
+    On the driver, rows are left out that meet none of the conditions `where`.
+    """
+    if (held := _on_driver(evaluator, old, where)) is not None and (other := _on_driver(evaluator, new, where)) is not None:
         return _differing_on_driver(held, other, limit)
     sides = [(side, sign) for side, sign in ((old, 1), (new, -1)) if side[0]]
     frames = [evaluator.live_frame(snapshot, slices) for (slices, snapshot), _ in sides]
@@ -51,12 +55,15 @@ def have_same_rows(left: DataFrame, right: DataFrame) -> bool:
     return both.groupBy(_KEY).agg(F.sum(_SIGN).alias(_COUNT)).where(f"{_COUNT} != 0").isEmpty()
 
 
-def _on_driver(evaluator: Evaluator, side: Side) -> pa.Table | None:
-    """The rows of a side, read to the driver; None where they are many or Arrow cannot read them as Spark would."""
+def _on_driver(evaluator: Evaluator, side: Side, where: Sequence[RowMask] = ()) -> pa.Table | None:
+    """The rows of a side that may meet one of the conditions, read to the driver; None where they are many or Arrow cannot read them as Spark would."""
     slices, snapshot = side
     if sum(map(evaluator.rows_to_read, slices)) > limits().local_rows or (tables := read_slices(evaluator, slices, snapshot)) is None:
         return None
-    return pa.concat_tables(tables) if tables else pa.table({})
+    rows = pa.concat_tables(tables) if tables else pa.table({})
+    if not where or not rows.num_rows or not set(rows.column_names).issuperset(name for mask in where for name in mask.names):
+        return rows
+    return rows.filter(pa.array(np.logical_or.reduce([mask.of(rows.select(list(mask.names))) for mask in where])))
 
 
 def _differing_on_driver(old: pa.Table, new: pa.Table, limit: int) -> list[dict[str, Any]]:

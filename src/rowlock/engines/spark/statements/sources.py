@@ -11,8 +11,8 @@ import functools
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,21 +22,28 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock, threads
-from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, normalized, nullable
+from rowlock.boundary.engine import TableRead
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, analyzed, catalyst, class_name, normalized, nullable
+from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.catalyst.types import unbounded
 from rowlock.engines.spark.driver_rows import first_if_small, most_rows
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION, local_frame, scan, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
+from rowlock.engines.spark.statements.row_statements import row_mask
 from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import num_rows
 from rowlock.protocol import paths
-from rowlock.protocol.schema import ROW_INDEX
+from rowlock.protocol.column_mapping import is_mapped
+from rowlock.protocol.schema import ROW_INDEX, PrimitiveType
 from rowlock.storage.store import discard
 
 _OF_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
@@ -70,22 +77,83 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
     if (listener := _listener.get()) is not None:
         with listening_to_sources(None):
             listener(frame)
+    return tuple(sorted({version for _, version in _reading(evaluator, analyzed(frame), newest)}))
+
+
+def table_reads(evaluator: Evaluator, frame: DataFrame, snapshot: Snapshot) -> tuple[TableRead, ...]:
+    """What a DataFrame reads of the evaluator's table, of which `snapshot` is the newest version; empty as in `versions_read`.
+
+    Of each scan that Spark's optimizer leaves, the condition right above it says which rows count: the rest of the plan sees no others.
+    """
+    versions = versions_read(evaluator, frame, snapshot.version)
+    if versions == (snapshot.version,) and not _tells_time(evaluator.bridge, analyzed(frame)):
+        with suppress(PySparkException, Py4JJavaError):  # what fails while it is planned fails when it is run
+            if found := _conditional_reads(evaluator, frame._jdf.queryExecution().optimizedPlan(), snapshot):
+                return tuple(found)
+    return tuple(map(TableRead, versions))
+
+
+def read_meanwhile(evaluator: Evaluator, frame: DataFrame, newest: int, read: Sequence[TableRead]) -> tuple[TableRead, ...]:
+    """What a DataFrame that reads the table by another engine reads besides `read`, which it was asked before its rows were read: the newest version of now."""
+    return tuple(TableRead(v) for v in versions_read(evaluator, frame, newest) if v not in {r.version for r in read}) if read else ()
+
+
+def _conditional_reads(evaluator: Evaluator, plan: JavaObject, snapshot: Snapshot) -> list[TableRead]:
+    """A read for each scan of the table in an optimized plan; empty where one is not Rowlock's own, such as one of cached rows."""
+    bridge, fields = evaluator.bridge, {f.physical_name: f for f in snapshot.schema.fields}
+    plain = not is_mapped(snapshot.metadata.configuration)  # else the fields of a struct have other names in the plan, perhaps those of its other fields
+    known = {n: f.name for n, f in fields.items() if f.name in evaluator.target(snapshot).ids.values() and (plain or isinstance(f.type, PrimitiveType))}
+    conditions = {_first_id(node.child()): node.condition() for part in _parts(bridge, plan) for node in _filters(bridge, part)}
+    found = []
+    for leaf, version in _reading(evaluator, plan, snapshot.version):
+        if class_name(leaf) != "LogicalRelation" or not leaf.relation().options().contains(VERSION_OPTION) or version != snapshot.version:
+            return []
+        columns = {int(a.exprId().id()): known[name] for a in bridge.list(leaf.output()) if (name := str(a.name())) in known}
+        condition = translated(bridge, conditions.get(_first_id(leaf)), columns)
+        found.append(TableRead(version, None if condition is None else condition.reads, row_mask(condition)))
+    return found
+
+
+def _filters(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:
+    """The nodes of a plan that filter the rows of a leaf."""
+    children = bridge.list(plan.children())
+    if len(children) == 1 and class_name(plan) == "Filter" and class_name(children[0]) == "LogicalRelation":
+        yield plan
+    for child in children:
+        yield from _filters(bridge, child)
+
+
+def _first_id(leaf: JavaObject) -> int:
+    """The id of a relation's first attribute, which no other relation of the plan has."""
+    return int(leaf.output().head().exprId().id())
+
+
+def _tells_time(bridge: Catalyst, plan: JavaObject) -> bool:
+    """Whether a plan asks for the current time, which is another each time it is optimized."""
+    return any(part.containsPattern(bridge.current_time) for part in _parts(bridge, plan))
+
+
+def _parts(bridge: Catalyst, plan: JavaObject) -> list[JavaObject]:
+    """A plan and those of its subqueries."""
+    return [plan, *bridge.list(plan.subqueriesAll())]
+
+
+def _reading(evaluator: Evaluator, plan: JavaObject, newest: int) -> Iterator[tuple[JavaObject, int]]:
+    """(a leaf node that reads the table, its version), but for versions that the caller named."""
     is_below = _below(evaluator)
-    found: set[int] = set()
-    for leaf in _leaves(evaluator, analyzed(frame)):
+    for leaf in _leaves(evaluator, plan):
         kind = class_name(leaf)
         if kind in ("LogicalRelation", "FileSourceScanExec") and evaluator.bridge.is_a(leaf.relation(), _OF_FILES):
             places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
             if not leaf.relation().options().contains(FIXED_OPTION) and any(map(is_below, places)):
-                found.add(_version(leaf.relation(), newest))
+                yield leaf, _version(leaf.relation(), newest)
         elif kind == "LogicalRDD" and any(map(is_below, _files_of(evaluator, leaf.rdd()))):
-            found.add(newest)
-    return tuple(sorted(found))
+            yield leaf, newest
 
 
 def _leaves(evaluator: Evaluator, plan: JavaObject) -> Iterator[JavaObject]:
     """The leaf nodes of a plan and of its subqueries, and those of the plan by which cached rows were computed."""
-    for part in [plan, *evaluator.bridge.list(plan.subqueriesAll())]:
+    for part in _parts(evaluator.bridge, plan):
         for leaf in evaluator.bridge.list(part.collectLeaves()):
             yield from _cached_scans(evaluator, leaf.cacheBuilder().cachedPlan()) if class_name(leaf) == "InMemoryRelation" else [leaf]
 
