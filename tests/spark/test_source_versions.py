@@ -12,7 +12,6 @@ from rowlock import DeltaTable
 from rowlock.engines.spark.statements.sources import frame_of_now, table_reads, versions_read
 from rowlock.exceptions import ConcurrentDeleteReadException
 from spark.support import make, winner
-from support.sql_session import run_own_reads
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id int, v int"
@@ -81,20 +80,6 @@ def test_versions_that_the_caller_named_are_right_whatever_the_table_has_become(
     rowlock.write(named["a version"].where("id = 1"), table_path)
     table.alias("t").merge(named["a version"].alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
     assert sorted(tuple(r) for r in table.toDF().collect()) == [(1, 1), (2, 2)]
-
-
-@pytest.mark.parametrize("mapped", [False, True])
-def test_rows_that_the_conditions_of_a_source_exclude_were_not_read(tmp_path: Path, mapped: bool) -> None:
-    """I3: a write of rows of the same table commits over changes of other rows, and by no second try; over changes of its own it runs again."""
-    done = run_own_reads(tmp_path, "over_others", mapped)
-    assert done["tries"] == [0, 1, 0]
-    assert done["rows"][-7:] == [[50, 50], [103, 3], *[[104, 4]] * 3, *[[203, 3]] * 2] and [3, 3] not in done["rows"]
-
-
-def test_statements_that_read_their_table_in_threads(tmp_path: Path) -> None:
-    """I3: each key is inserted once by those who ask whether it is there; each MERGE counts on from what others have counted, unless it is to fail."""
-    done = run_own_reads(tmp_path, "in_threads")
-    assert done == {"inserted": [[n, 1] for n in range(5)], "counted": [[0, 13], [1, 1], [2, 1], [3, 1], [4, 1]], "under fail": "ConcurrentDeleteReadException"}
 
 
 def test_what_a_plan_reads_of_the_table(spark: SparkSession, table_path: str) -> None:
