@@ -10,12 +10,13 @@ from typing import Any
 import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import DeltaConcurrentModificationException
+from rowlock.limits import limited
 
 MAPPED = "ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"  # the names in files stay those that the columns have now
 
 
 def over_others(spark: Any, mapped: bool) -> dict[str, Any]:
-    """Writes of rows 3 and 4 again, over changes of other rows, of row 3, and of none: how often each ran again, and the rows at the end."""
+    """Writes of rows 3 and 4 again, over changes of other rows, of row 3, and of none, compared on the driver and by a job: how often each ran again, and the rows at the end."""
     from spark.support import winner
 
     spark.sql("CREATE TABLE t (id INT, v INT) USING delta")
@@ -32,8 +33,15 @@ def over_others(spark: Any, mapped: bool) -> dict[str, Any]:
         spark.sql(f"INSERT INTO t ({name}, v) VALUES (50, 50)")
 
     table, tries = DeltaTable.forName(spark, "t"), []
-    for work in (others, lambda: spark.sql(f"DELETE FROM t WHERE {name} = 3"), lambda: table.optimize().executeCompaction()):
-        with winner(work):
+
+    def compact() -> None:
+        table.optimize().executeCompaction()
+
+    def delete() -> None:
+        spark.sql(f"DELETE FROM t WHERE {name} = 3")
+
+    for work, few in ((others, 1000), (delete, 1000), (compact, 1000), (compact, 0)):
+        with winner(work), limited(local_rows=few):
             rowlock.write(spark.sql(f"SELECT {name} + 100 AS {name}, v FROM t WHERE {name} IN (3, 4) OR {name} BETWEEN 101 AND 103"), table._handle.path)
         info = table._handle.state.log.read_commit(table._handle.state.refresh().version).info
         tries.append(len(info.rowlock.get("rerun_of", ())))

@@ -52,7 +52,7 @@ def reads_of(txn: Pending) -> rules.Reads:
     """What the transaction read and removes, as the conflict rules need it."""
     reading = [s for s in txn.program if s.touches]
     return rules.Reads(
-        predicates=(*(s.reads for s in reading if s.kind != "move"), *(r.where for r in txn.reads)),
+        predicates=(*(s.reads for s in reading if s.kind != "move"), *((None,) if txn.reads_table else ())),
         files=frozenset(txn.files_read),
         removes=frozenset(p for p, t in txn.effects.tombstones.items() if t),
         changes_data=txn.data_change,

@@ -217,12 +217,10 @@ def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Sna
     text = (
         f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
     )
-    if all(r.where is not None for r in txn.reads):
-        files = [s.file for s in (*delta.gone, *delta.born)]
-        read = {f.path for r in txn.reads for f in fail_policy.may_match(txn.base, r.where, files)}
-        delta = Delta(*(tuple(s for s in side if s.path in read) for side in (delta.gone, delta.born)))
-    where = [r.rows for r in txn.reads] if all(r.rows is not None for r in txn.reads) else []
-    _refuse_changes(txn, passed, delta, txn.base, head, text, where=where)
+    files = [s.file for s in (*delta.gone, *delta.born)]
+    if any(fail_policy.may_match(txn.base, read.where, files) for read in txn.reads):  # then all of them, or rows that moved would be missed on one side
+        where = [read.rows for read in txn.reads] if all(read.rows is not None for read in txn.reads) else []
+        _refuse_changes(txn, passed, delta, txn.base, head, text, where=where)
 
 
 def _refuse_changes(
@@ -236,8 +234,6 @@ def _refuse_changes(
     where: Sequence[Any] = (),
 ) -> None:
     """Raises if the delta between two versions changes rows (`where`: that meet one of these conditions), and does not just move them."""
-    if delta.is_empty:
-        return
     if differing := txn.table.statement_engine.differ(delta.gone, before, delta.born, after, _SAMPLES, where):
         paths = {s.path for s in delta.gone or delta.born}
         winner = next((w for w in reversed(passed) if paths & w.paths), passed[-1])
@@ -255,7 +251,8 @@ def check_source(txn: Pending, version: int) -> None:
     delta = delta_between(paths, old.files.get(paths), new.files.get(paths), txn.table.state.vectors.of)
     text = f"The rows to write were read from this table at version {version}, and the table has changed up to version {txn.base.version}, which the statement reads."
     remedy = "Create the DataFrame again right before the statement, or read it by txn.toDF() inside a function that rowlock.run(table, fn) can run again."
-    _refuse_changes(txn, between, delta, old, new, text, remedy)
+    if not delta.is_empty:
+        _refuse_changes(txn, between, delta, old, new, text, remedy)
 
 
 def _delta_of_own_rows(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> Delta:
