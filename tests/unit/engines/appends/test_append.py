@@ -315,7 +315,7 @@ def test_a_reader_that_was_refused_unread_may_be_given_again(path: str) -> None:
 def test_a_stream_of_which_a_part_was_read_is_read_on_where_its_rows_are_staged_again(path: str) -> None:
     """I2: before, what was left of it was not appended, in silence: here an identity column was replaced while its numbers were being reserved."""
     state, schema = opened(path), StructType((ID, StructField("v", PrimitiveType("long"))))
-    creation.create(state, schema_json(StructType((replace(ID, metadata=identity_metadata(1, 1, by_default=False)), schema.fields[1]))))
+    creation.create(state, schema_json(StructType((replace(ID, metadata=identity_metadata(1, 1, by_default=True)), schema.fields[1]))))
 
     def batches() -> Iterator[pa.RecordBatch]:
         for n in range(4):

@@ -108,8 +108,9 @@ def _conditional_reads(evaluator: Evaluator, plan: JavaObject, snapshot: Snapsho
     for leaf, version in _reading(evaluator, plan, snapshot.version):
         if class_name(leaf) != "LogicalRelation" or not leaf.relation().options().contains(VERSION_OPTION) or version != snapshot.version:
             return []
-        columns = {int(a.exprId().id()): known[name] for a in bridge.list(leaf.output()) if (name := str(a.name())) in known}
-        condition = translated(bridge, conditions.get(_first_id(leaf)), columns)
+        above = conditions.get(_first_id(leaf))
+        names = () if above is None else bridge.list(above.references().toSeq())
+        condition = translated(bridge, above, {int(a.exprId().id()): known[name] for a in names if (name := str(a.name())) in known})
         found.append(TableRead(version, None if condition is None else condition.reads, row_mask(condition)))
     return found
 
