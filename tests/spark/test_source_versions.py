@@ -127,3 +127,17 @@ def test_a_frame_that_stays_at_its_version_is_not_read_again(spark: SparkSession
     fixed = table.toDF().where("id < 4").selectExpr("id", "v + 1 as v")
     with winner(lambda: table.update("id = 3", {"v": "30"})), pytest.raises(ConcurrentDeleteReadException, match="were read from this table at version 1"):
         rowlock.write(fixed, table_path)
+
+
+def test_scalar_subqueries_are_computed_again_where_what_they_read_has_changed(spark: SparkSession, table_path: str) -> None:
+    """I3: the value of a subquery of UPDATE and MERGE is that of the version right before the statement's own; a new table of a table's own rows has all of them."""
+    table = make(spark, table_path, [(1, 1), (2, 2)], "id INT, v INT")
+    most, named = f"(SELECT max(v) + 1 FROM delta.`{table_path}`)", f"delta.`{table_path}`"
+    statements = (
+        f"UPDATE {named} SET v = {most} WHERE id = 1",
+        f"MERGE INTO {named} AS t USING (SELECT 1 AS k) s ON t.id = s.k WHEN MATCHED THEN UPDATE SET v = {most} WHEN NOT MATCHED THEN INSERT (id, v) VALUES (k, 0)",
+    )
+    for n, statement in enumerate(statements):
+        with winner(lambda n=n: table.update("id = 2", {"v": f"{n}10"})):
+            rowlock.sql(spark, statement)
+        assert sorted(table.toDF().collect()) == [(1, n * 100 + 11), (2, n * 100 + 10)]

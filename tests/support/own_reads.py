@@ -45,22 +45,29 @@ def over_others(spark: Any, mapped: bool) -> dict[str, Any]:
             rowlock.write(spark.sql(f"SELECT {name} + 100 AS {name}, v FROM t WHERE {name} IN (3, 4) OR {name} BETWEEN 101 AND 103"), table._handle.path)
         info = table._handle.state.log.read_commit(table._handle.state.refresh().version).info
         tries.append(len(info.rowlock.get("rerun_of", ())))
-    return {"tries": tries, "rows": sorted(list(r) for r in spark.sql(f"SELECT {name}, v FROM t").collect())}
+    rows = sorted(list(r) for r in spark.sql(f"SELECT {name}, v FROM t").collect())
+    with winner(others):
+        rowlock.write(spark.sql(f"SELECT max({name}) AS most, count(*) AS n FROM t"), table._handle.path, mode="overwrite", overwrite_schema=True)
+    return {"tries": tries, "rows": rows, "replaced": [list(r) for r in spark.table("t").collect()]}
 
 
 def in_threads(spark: Any) -> dict[str, Any]:
-    """What threads have made of a table: by INSERTs of what is not there, then by MERGEs that count, and what one raises under `fail`."""
+    """What threads have made of a table: by INSERTs of what is not there, then by MERGEs and UPDATEs that count, and what one raises under `fail`."""
     spark.sql("CREATE TABLE t (id INT, v INT) USING delta")
     spark.sql("INSERT INTO t VALUES (0, 1)")
 
     def insert(key: int) -> None:
         spark.sql(f"INSERT INTO t SELECT {key}, 1 WHERE NOT EXISTS (SELECT 1 FROM t WHERE id = {key})")
 
-    count = "MERGE INTO t USING (SELECT max(v) + 1 AS v FROM t WHERE id = 0) s ON t.id = 0 WHEN MATCHED THEN UPDATE SET v = s.v"
+    counts = (
+        "MERGE INTO t USING (SELECT max(v) + 1 AS v FROM t WHERE id = 0) s ON t.id = 0 WHEN MATCHED THEN UPDATE SET v = s.v",
+        "UPDATE t SET v = (SELECT max(v) + 1 FROM t WHERE id = 0) WHERE id = 0",
+        "MERGE INTO t USING (SELECT 0 AS k) s ON t.id = s.k WHEN MATCHED THEN UPDATE SET v = (SELECT max(v) FROM t WHERE id = 0) + 1",
+    )
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(insert, [1, 1, 1, 1, 2, 3, 2, 3, 4, 4, 2, 1]))
         inserted = sorted(list(r) for r in spark.sql("SELECT * FROM t").collect())
-        list(threads.map(lambda _: spark.sql(count), range(12)))
+        list(threads.map(spark.sql, counts * 3))
     counted = sorted(list(r) for r in spark.sql("SELECT * FROM t").collect())
     return {"inserted": inserted, "counted": counted, "under fail": _under_fail(spark)}
 

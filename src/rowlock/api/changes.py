@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rowlock.api import connect, expressions
@@ -82,11 +82,7 @@ class Changes:
         if self._handle.session.is_connect:
             self._receipts.last = None
             return connect.update(self._handle, condition, assigned, self._called)
-        self._update(condition, assigned)
-
-    def _update(self, condition: str | Column | None, assigned: Mapping[Any, str | Column], values_from: Sequence[DataFrame] = ()) -> None:
-        """`update`, with the queries that values were computed from."""
-        self._run("UPDATE", lambda planner, snapshot: planner.update(snapshot, condition, assigned, self._called, values_from))
+        self._run("UPDATE", lambda planner, snapshot: planner.update(snapshot, condition, assigned, self._called))
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.

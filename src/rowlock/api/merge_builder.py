@@ -61,7 +61,8 @@ class DeltaMergeBuilder:
     def _with(self, where: str, clause: Clause) -> DeltaMergeBuilder:
         """A builder with one more clause at the end of the group `where`."""
         expressions.expression(clause.condition, "condition")
-        clauses = replace(self._clauses, **{where: (*getattr(self._clauses, where), clause)})
+        group: dict[str, Any] = {where: (*getattr(self._clauses, where), clause)}
+        clauses = replace(self._clauses, **group)
         return DeltaMergeBuilder(self._runner, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
     def _update(self, where: str, condition: str | Column | None, set: Mapping[Any, str | Column] | None) -> DeltaMergeBuilder:

@@ -127,12 +127,12 @@ def overwrite_schema(
 
 
 def writer_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> replacement.Write:
-    """What writes the rows of a DataFrame, as they are at that moment, into data files of a table that has its columns."""
+    """What writes the rows of a DataFrame, as they are at that moment, into data files of a table that has its columns; none that are older than the head."""
 
     def write(draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
         rows = sources.frame_of_now(df)
         read = sources.versions_read(handle.engine.evaluator, rows, head.version)
-        adds = _staged(handle, rows, draft, max_records)
+        adds = _staged(handle, rows, draft, max_records) if min(read, default=head.version) >= head.version else []
         return adds, (*read, *sources.versions_read(handle.engine.evaluator, rows, handle.state.refresh().version)) if read else ()
 
     return write

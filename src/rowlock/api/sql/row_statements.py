@@ -30,7 +30,8 @@ def update(target: Target, plan: Any) -> DataFrame:
     """UPDATE: the number of rows that changed."""
     table = target.changed()
     values = ScalarSubqueries(target.nodes, target.statement, target.folder, lambda: target.head.schema.names)
-    table._update(_condition(target, plan.condition()), _assignments(target, plan.assignments(), values), values.frames)
+    condition, assigned = _condition(target, plan.condition()), _assignments(target, plan.assignments())
+    table._run("UPDATE", lambda planner, snapshot: planner.update(snapshot, condition, assigned, table._called, values.computed))
     return _answer(target.results.of("UpdateTable", [(_count(table._receipts.last, "Updated"),)]), table._receipts.last)
 
 
@@ -57,12 +58,12 @@ def merge(target: Target, plan: Any) -> DataFrame:
     def clause(action: Any) -> Clause:
         condition, name = _condition(target, action.condition()), target.nodes.class_name(action)  # DeleteAction, UpdateAction, InsertStarAction, ...
         kind, whole = name.removesuffix("Action").removesuffix("Star").lower(), name.endswith("StarAction")
-        assigned = None if kind == "delete" or whole else _assignments(target, action.assignments(), values, inserts=kind == "insert")
+        assigned = None if kind == "delete" or whole else _assignments(target, action.assignments(), inserts=kind == "insert")
         return Clause(kind, condition, assigned, all_columns=whole)
 
     groups = plan.matchedActions(), plan.notMatchedActions(), plan.notMatchedBySourceActions()
     matched, inserted, alone = (tuple(map(clause, nodes.items(actions))) for actions in groups)
-    clauses = Clauses(matched, inserted, alone, values_from=values.frames)
+    clauses = Clauses(matched, inserted, alone, values=values.computed)
     evolves = bool(plan.withSchemaEvolution())
     return DeltaMergeBuilder(table._runner, table._receipts, source, on, table._alias, clauses, evolves=evolves).execute()
 
@@ -194,29 +195,26 @@ def _condition(target: Target, held: Any) -> Column | None:
     return None if found is None else _expression(target, found)
 
 
-def _expression(target: Target, expression: Any, where: str = "condition", condition: str = "DELTA_UNSUPPORTED_SUBQUERY") -> Column:
-    """An expression as a Column, which Spark resolves later.  Raises StatementRefused, with this error condition, for a subquery."""
+def _expression(target: Target, expression: Any, where: str = "condition") -> Column:
+    """An expression as a Column, which Spark resolves later.  Raises StatementRefused for a subquery."""
     if target.nodes.bridge.subquery.hasSubquery(expression):
         text = str(expression.toString())
-        parameters = {"operation": f"{target.statement} {where}", "cond": text} if condition == "DELTA_UNSUPPORTED_SUBQUERY" else {"treeNode": text}
         raise StatementRefused(
             f"{target.statement} may not contain a subquery in a {where}: use MERGE, whose source may be any query",
             what="a subquery",
             table=target.folder,
-            condition=named(condition, **parameters),
+            condition=named("DELTA_UNSUPPORTED_SUBQUERY", operation=f"{target.statement} {where}", cond=text),
         )
     return target.nodes.column(expression)
 
 
-def _assignments(target: Target, assignments: Any, values: ScalarSubqueries, *, inserts: bool = False) -> dict[str, Column | str]:
-    """The columns that a clause sets, and their values, in which `values` computes the scalar subqueries."""
+def _assignments(target: Target, assignments: Any, *, inserts: bool = False) -> dict[str, Column | str]:
+    """The columns that a clause sets, and their values, with their subqueries."""
     out: dict[str, Column | str] = {}
     for a in target.nodes.items(assignments):
         key = dotted([str(p) for p in target.nodes.items(a.key().nameParts())])
         if key in out or (inserts and key.lower() in map(str.lower, out)):
             condition = named("DELTA_DUPLICATE_COLUMNS_ON_INSERT") if inserts else named("DELTA_CONFLICT_SET_COLUMN", columnList=f"[{key}, {key}]")
             raise InvalidInput(f"The statement sets {key} twice", table=target.folder, condition=condition)
-        value = values.computed(a.value())
-        where = "value, but for one that names no column of its rows"
-        out[key] = target.nodes.default(value) or _expression(target, value, where, "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.UNSUPPORTED_IN_EXISTS_SUBQUERY")
+        out[key] = target.nodes.default(a.value()) or target.nodes.column(a.value())
     return out

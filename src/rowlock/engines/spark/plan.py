@@ -30,7 +30,7 @@ from rowlock.engines.spark.read.scan import empty_frame, local_frame, table_sche
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.append import append_statement, conform
 from rowlock.engines.spark.statements.computed_columns import generated_values, with_recomputed
-from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
+from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, Values, merge_statement
 from rowlock.engines.spark.statements.row_comparison import have_same_rows
 from rowlock.engines.spark.statements.row_statements import RowPlan, row_mask
 from rowlock.engines.spark.statements.sources import Source, table_reads
@@ -95,13 +95,15 @@ class Planner(Reader):
         condition: Expression | None,
         assignments: Mapping[Any, Expression],
         alias: str | None,
-        values_from: Sequence[DataFrame] = (),
+        values: Values | None = None,
     ) -> Planned:
         """A resolved UPDATE.  Reads nothing.  Raises Spark's AnalysisException, SchemaMismatch, StatementRefused.
 
-        `values_from`: queries that values were computed from before; what they read of the table is validated at the commit.
+        `values` computes the scalar subqueries in assignments.
         """
         refuse_on_append_only(snapshot)
+        queries: list[DataFrame] = []
+        assignments = assignments if values is None else values(assignments, queries)
         session, target = self.evaluator.session(variables=True), self.evaluator.target(snapshot)
         resolver = Resolver(self.evaluator.spark, self.evaluator.probe(target, alias, session), "UPDATE", self.evaluator.store.root)
 
@@ -118,7 +120,7 @@ class Planner(Reader):
         frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
         resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition, target.address)
         sets = tuple(n for n in target.schema.names if n in keys)
-        read = tuple(one for frame in values_from for one in table_reads(self.evaluator, frame, snapshot))
+        read = tuple(one for frame in queries for one in table_reads(self.evaluator, frame, snapshot))
         return _planned(self._statement("update", target, resolved, session, sets, read))
 
     @public_errors()
@@ -160,6 +162,7 @@ class Planner(Reader):
         """Raises Spark's AnalysisException where a condition or a value of a MERGE names a column of the table that the MERGE itself would add."""
         probe = self.evaluator.probe(self.evaluator.target(snapshot), alias, self.evaluator.session(variables=True))
         given = self.evaluator.bridge.dataframe(analyzed(source.select("*")), self.evaluator.spark, self.evaluator.session(variables=True))
+        clauses, _ = clauses.computed()
         with self.evaluator.with_own_columns(snapshot, source):
             for frame, group in ((probe.join(given, as_column(on)), clauses.matched), (probe, clauses.not_matched_by_source)):
                 values = [v for c in group for v in (c.condition, *(c.assignments or {}).values()) if v is not None and not is_default(v)]

@@ -30,7 +30,7 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
 Write = Callable[[Snapshot, Snapshot], tuple[Sequence[AddFile], Sequence[int]]]
-"""Writes all new rows for a draft of the table, at a head.  Returns their files, and the versions of this very table that the rows were read from."""
+"""Writes all new rows for a draft of the table, at a head; none where they are older.  Returns their files, and the versions of this very table that the rows were read from."""
 _OUTLIVING = (
     "delta.enableDeletionVectors", "delta.checkpointPolicy", PROTECTION,
     row_tracking.ENABLED, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN,
@@ -52,13 +52,18 @@ class _NewRows(StagedFiles):
         self._under, self._read = None, ()
 
     def under(self, metadata: Metadata, head: Snapshot) -> Sequence[AddFile]:
-        """The files, written again where this definition is another than theirs.  Raises ConcurrentDeleteReadException where they were read from another version."""
-        if self._write is not None and (self._under is None or not is_harmless(self._under, metadata, head.protocol)):
+        """The files, written again where this definition is another than theirs, or they were read from an older version of the table.
+
+        Where they were read from a newer one, the put after this head is lost.  Raises ConcurrentDeleteReadException where they are of an older one still.
+        """
+        if self._write is not None and (
+            self._under is None or min(self._read, default=head.version) < head.version or not is_harmless(self._under, metadata, head.protocol)
+        ):
             self.discard()
             self.adds, self._read = self._write(creation.draft_snapshot(metadata, head.table), head)
             self._under = metadata
-        if other := [v for v in self._read if v != head.version]:
-            text = f"The new rows were read from version {other[0]} of this table, and version {head.version} would be replaced."
+        if (oldest := min(self._read, default=head.version)) < head.version:
+            text = f"The new rows were read from version {oldest} of this table, and version {head.version} would be replaced."
             raise conflict_with(Commit(head.version), "rows read", what=text).exception(head.table)
         return self.adds
 

@@ -177,25 +177,30 @@ def _literals(nodes: Nodes, values: Sequence[Any]) -> list[JavaObject]:
 
 
 class ScalarSubqueries:
-    """The subqueries in the values of one statement.
-
-    frames  their queries: what they read of the statement's own table is validated at its commit
-    """
+    """The subqueries in the values of one statement."""
 
     def __init__(self, nodes: Nodes, statement: str, table: str | None, columns: Callable[[], Iterable[str]]) -> None:
         self._nodes, self._statement, self._table, self._columns = nodes, statement, table, columns
-        self.frames: list[DataFrame] = []
 
-    def computed(self, expression: JavaObject) -> JavaObject:
-        """An unresolved expression with the values of its scalar subqueries in their places.
+    def computed(self, assignments: Mapping[Any, Column | str], queries: list[DataFrame]) -> Mapping[Any, Column | str]:
+        """Assignments with the values of their scalar subqueries of now, whose queries are added to the list.
 
-        Raises StatementRefused for more than one row and for a column of the statement's rows, Spark's AnalysisException for another name that a subquery does not know.
+        Raises StatementRefused for another subquery, more than one row, and a column of the statement's rows, Spark's AnalysisException for another name that one does not know.
         """
-        if not self._nodes.bridge.subquery.hasSubquery(expression):
-            return expression
-        return replaced(self._nodes.spark, expression.transformUp, ("ScalarSubquery",), self._value)
+        return {key: value if isinstance(value, str) else self._computed(value, queries) for key, value in assignments.items()}
 
-    def _value(self, subquery: JavaObject) -> JavaObject:
+    def _computed(self, value: Column, queries: list[DataFrame]) -> Column:
+        bridge = self._nodes.bridge
+        expression = bridge.column_of.expression(value._jc)
+        if not bridge.subquery.hasSubquery(expression):
+            return value
+        done = replaced(self._nodes.spark, expression.transformUp, ("ScalarSubquery",), lambda subquery: self._value(subquery, queries))
+        if bridge.subquery.hasSubquery(done):
+            text = "a subquery in a value, but for one that names no column of its rows: use MERGE, whose source may be any query"
+            raise self._refused(text, "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.UNSUPPORTED_IN_EXISTS_SUBQUERY", treeNode=str(done.toString()))
+        return bridge.column(done)
+
+    def _value(self, subquery: JavaObject, queries: list[DataFrame]) -> JavaObject:
         bridge = self._nodes.bridge
         try:
             frame = frame_of_now(self._nodes.frame(subquery.plan()))
@@ -213,7 +218,7 @@ class ScalarSubqueries:
         rows = to_arrow(one.limit(2))
         if rows.num_rows > 1:
             raise self._refused("a subquery of more than one row as a value", "SCALAR_SUBQUERY_TOO_MANY_ROWS")
-        self.frames.append(frame)
+        queries.append(frame)
         if not rows.num_rows:
             return bridge.literal.create(None, bridge.data_type.fromJson(one.schema["value"].dataType.json()))
         held = bridge.struct_literal(analyzed(local_frame(self._nodes.spark, rows, one.schema)).data().apply(0), bridge.data_type.fromJson(one.schema.json()))

@@ -12,7 +12,7 @@ a wider type is taken where the table has type widening on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,6 +81,8 @@ class Clause:
         return replace(self, sets=tuple(names))
 
 
+Values = Callable[[Mapping[Any, Expression], list[DataFrame]], Mapping[Any, Expression]]
+"""Computes the scalar subqueries in assignments; their queries are added to the list."""
 _UNREACHED = {
     "MATCHED": "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
     "NOT MATCHED": "DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION",
@@ -92,13 +94,13 @@ _UNREACHED = {
 class Clauses:
     """The WHEN clauses of a MERGE by kind, in the user's order.
 
-    values_from  queries that values in the clauses were computed from before: what they read of the table is validated, as what the source reads
+    values  what computes the scalar subqueries in assignments, anew for each planning
     """
 
     matched: tuple[Clause, ...] = ()
     not_matched: tuple[Clause, ...] = ()
     not_matched_by_source: tuple[Clause, ...] = ()
-    values_from: Sequence[DataFrame] = ()
+    values: Values | None = None
 
     def check(self, root: str) -> None:
         """Raises InvalidInput for a MERGE without clauses, and for a clause that cannot be reached."""
@@ -110,13 +112,21 @@ class Clauses:
                 text = f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply"
                 raise InvalidInput(text, table=root, condition=named(_UNREACHED[kind]))
 
+    def computed(self) -> tuple[Clauses, Sequence[DataFrame]]:
+        """(the clauses with computed values, the queries that gave these: what they read of the table is validated, as what the source reads)."""
+        values, queries = self.values, list[DataFrame]()
+        return self if values is None else self._each(lambda c: replace(c, assignments=c.assignments and values(c.assignments, queries))), queries
+
+    def _each(self, made: Callable[[Clause], Clause]) -> Clauses:
+        groups: dict[str, Any] = {name: tuple(map(made, getattr(self, name))) for name in ("matched", "not_matched", "not_matched_by_source")}
+        return replace(self, **groups)
+
     def evolving(self) -> Clauses:
         """The clauses under schema evolution: updateAll and insertAll set only columns that the source has.
 
         The table's other columns keep their value in an update and are null in an insert.
         """
-        groups = {name: tuple(replace(c, evolving=True) for c in getattr(self, name)) for name in ("matched", "not_matched", "not_matched_by_source")}
-        return replace(self, **groups)
+        return self._each(lambda clause: replace(clause, evolving=True))
 
     def columns_set(self, source: DataFrame, alias: str | None) -> StructType:
         """The columns of the source, and the fields of its structs, that the clauses set in the table; the table may have them already."""
@@ -175,7 +185,7 @@ def merge_statement(
     `new`: the columns that this MERGE adds to the table.  In its conditions and values their names mean the source's columns alone.
     Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.  `Clauses.check` was asked before.
     """
-    root, source = evaluator.store.root, frame_of_now(source)
+    root, source, (clauses, queries) = evaluator.store.root, frame_of_now(source), clauses.computed()
     _check_names(snapshot, source, root)
     session, tables, bridge = evaluator.session(variables=True), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
@@ -192,7 +202,7 @@ def merge_statement(
     matched, by_source, inserting = ([c.resolved(tables, alias, root, source) for c in group] for group in groups)
     numbered = numbered_by(tables, (*matched, *by_source), inserting, snapshot)
     held, read = _pinned(evaluator, snapshot, source, pinned)
-    read += tuple(one for frame in clauses.values_from for one in table_reads(evaluator, frame, snapshot))
+    read += tuple(one for frame in queries for one in table_reads(evaluator, frame, snapshot))
     target = Relation.of(bridge, left, tables.relation.schema)
     alone = parts[1][0].resolved(parts[1][1], beside=tables.address) if clauses.not_matched_by_source else None
     inserts = parts[-1][0].resolved(parts[-1][1], beside=(tables.source_row,)) if clauses.not_matched else None
