@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession, functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import StatementRefused
+from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.transaction.state.phases import use_observer
-from spark.support import ROUTES, Interloper, make, take_route, unchanged, winner
+from spark.support import ROUTES, Interloper, make, read, take_route, unchanged, winner
 
 pytestmark = pytest.mark.spark
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -166,3 +166,15 @@ def test_refused_by_name(spark: SparkSession, table_path: str, where: str | None
         table.alias("t").merge(spark.range(3).alias("s"), "t.id = s.id").whenMatchedUpdate(where, {"k": value}).whenNotMatchedInsert(
             values={"id": "s.id"}
         ).execute()
+
+
+def test_no_assignments_are_a_statement_too(spark: SparkSession, table_path: str) -> None:
+    """As with delta-spark an UPDATE of nothing counts its rows, an INSERT of no values adds nulls, and a clause that updates nothing of any row is no clause."""
+    kept = make(spark, table_path, [(1, 2), (2, 3)], "a int, b int")
+    kept.update("a = 1", {})
+    assert kept.lastReceipt.metrics["numUpdatedRows"] == 1
+    merge = kept.alias("t").merge(spark.sql("select 1 a union all select 9").alias("s"), "t.a = s.a")
+    with pytest.raises(InvalidInput, match="WHEN"):
+        merge.whenMatchedUpdate(set={}).execute()
+    merge.whenMatchedUpdate("true", {}).whenMatchedDelete().whenNotMatchedBySourceUpdate(set={}).whenNotMatchedInsert(values={}).execute()
+    assert read(spark, table_path) == [(1, 2), (2, 3), (None, None)]

@@ -64,7 +64,7 @@ class Changes:
             set: The new values, a string or Column for each column's name; needed.  They see the row as it was.
 
         Raises:
-            InvalidInput: `set` is missing or empty.
+            InvalidInput: `set` is missing.
             AnalysisException: Spark's: an expression cannot be resolved.
             SchemaMismatch: A value does not fit its column.
             StatementRefused: Delta does not allow an expression here, or the table is append-only.

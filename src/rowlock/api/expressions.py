@@ -42,8 +42,6 @@ def assignments(condition: Any, value: Any, name: str, table: str) -> Mapping[An
         raise WrongType(f"Keys of dict in {name} must contain only strings, not {type(wrong[0]).__name__}", table=table)
     if wrong := [v for v in value.values() if not isinstance(v, (str, Column))]:
         raise WrongType(f"Values of dict in {name} must contain only Spark SQL Columns or strings, not {type(wrong[0]).__name__}", table=table)
-    if not value:
-        raise InvalidInput(f"{name} is empty: it is a dict of column name to expression", table=table)
     return value
 
 

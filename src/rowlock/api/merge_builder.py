@@ -66,7 +66,8 @@ class DeltaMergeBuilder:
         return DeltaMergeBuilder(self._runner, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
     def _update(self, where: str, condition: str | Column | None, set: Mapping[Any, str | Column] | None) -> DeltaMergeBuilder:
-        return self._with(where, Clause("update", condition, expressions.assignments(condition, set, "set", self._handle.path)))
+        assigned = expressions.assignments(condition, set, "set", self._handle.path)
+        return self._with(where, Clause("update", condition, assigned)) if assigned or condition is not None else self  # as in delta-spark: no clause
 
     def whenMatchedUpdate(self, condition: str | Column | None = None, set: Mapping[Any, str | Column] | None = None) -> DeltaMergeBuilder:
         """Updates a table's row that a source row matches.  Runs no Spark job before `execute()`.
@@ -79,7 +80,7 @@ class DeltaMergeBuilder:
             A builder with the clause.
 
         Raises:
-            InvalidInput: `set` is missing or empty.
+            InvalidInput: `set` is missing.
 
         Examples:
             >>> t.merge(updates.alias("s"), "true").whenMatchedUpdate("s.amount > 0", {"amount": "s.amount"})
@@ -134,7 +135,7 @@ class DeltaMergeBuilder:
             A builder with the clause.
 
         Raises:
-            InvalidInput: `values` is missing or empty.
+            InvalidInput: `values` is missing.
 
         Examples:
             >>> t.merge(updates.alias("s"), "true").whenNotMatchedInsert(values={"id": "s.id", "region": "'new'"})
@@ -171,7 +172,7 @@ class DeltaMergeBuilder:
             A builder with the clause.
 
         Raises:
-            InvalidInput: `set` is missing or empty.
+            InvalidInput: `set` is missing.
 
         Examples:
             >>> t.merge(updates, "true").whenNotMatchedBySourceUpdate(set={"region": "'old'"})

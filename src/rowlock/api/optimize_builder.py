@@ -93,13 +93,13 @@ class DeltaOptimizeBuilder:
         Beside other writers it is as `executeCompaction`.  Few rows are rewritten on the driver, many by Spark jobs.
 
         Args:
-            *cols: Names of the columns, one by one or as one list.
+            *cols: Names of the columns, one by one or as one list; none: as `executeCompaction`.
 
         Returns:
             A DataFrame of one row: the table's `path`, and delta-spark's `metrics`.
 
         Raises:
-            InvalidInput: There is no such column, or none is given.
+            InvalidInput: There is no such column.
             StatementRefused: A column is a partition column or has no statistics, or the table has clustering columns.
             UnsupportedFeature: The table needs a feature that this version cannot write.
             CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
@@ -108,7 +108,8 @@ class DeltaOptimizeBuilder:
             >>> t.optimize().executeZOrderBy("region", "id").select("metrics.numFilesAdded").first()[0]
             1
         """
-        wanted = arguments.names(cols, "a column to order by in cols")
+        if not (wanted := arguments.names(cols, "a column to order by in cols")):
+            return self._compact()
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
             columns = order_columns(snapshot, wanted)

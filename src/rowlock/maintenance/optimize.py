@@ -76,12 +76,10 @@ def order_bins(files: Iterable[AddFile], types: Types = MappingProxyType({})) ->
 def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath, ...]:
     """The columns of a ZORDER BY as the schema spells them, without repetitions; a dot in a name selects a struct field.
 
-    Raises InvalidInput for no columns and for unknown ones.  Raises StatementRefused for partition columns, for columns
+    Raises InvalidInput for unknown ones.  Raises StatementRefused for partition columns, for columns
     without statistics (no file could be skipped by them), and on tables with clustering columns.
     """
     table, schema = snapshot.table, snapshot.schema
-    if not names:
-        raise InvalidInput("ZORDER BY needs at least one column", table=table)
     if stored_columns(snapshot.domains, table):
         text = "The table has clustering columns: executeCompaction() orders it by them, ZORDER BY is not for such tables"
         raise StatementRefused(text, what="ZORDER BY", table=table, condition=named("DELTA_CLUSTERING_WITH_ZORDER_BY", zOrderBy=", ".join(names)))

@@ -190,6 +190,15 @@ def moment_in(path: str) -> tuple[str, int | None, str | None] | None:
     return None
 
 
+def partitions_in(path: str) -> tuple[str, dict[str, str | None]]:
+    """(the folder above, the partitions' values by name) of a path that ends with folders such as `day=2026-01-01`."""
+    above, values = path.rstrip("/"), dict[str, str | None]()
+    while "=" in (name := above.rpartition("/")[2]):
+        above, (column, _, value) = above.rpartition("/")[0], map(unquote, name.partition("="))
+        values = {column: None if value == NULL_DIRECTORY else value, **values}
+    return above, values
+
+
 def place_in(options: Mapping[str, str], missing: str) -> str:
     """The path in the options of a reader or a writer.  Raises InvalidInput with the text `missing` where there is none."""
     place = next((value for name, value in options.items() if name.lower() == "path"), "")

@@ -121,6 +121,8 @@ def test_a_place_is_told_with_its_scheme() -> None:
 def test_partition_directories() -> None:
     assert paths.partition_directory({"a": "x y", "b": None, "c": "1:2/3"}) == "a=x y/b=__HIVE_DEFAULT_PARTITION__/c=1%3A2%2F3"
     assert paths.partition_directory({}) == ""
+    assert paths.partitions_in("/t/a=x y/b=__HIVE_DEFAULT_PARTITION__/c=1%3A2%2F3/") == ("/t", {"a": "x y", "b": None, "c": "1:2/3"})
+    assert paths.partitions_in("/a=1/t") == ("/a=1/t", {})
 
 
 @pytest.mark.parametrize("key", ["", "/a", "a/../b", "..", "s3://a/b", "a//b"])

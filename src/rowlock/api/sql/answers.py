@@ -21,6 +21,7 @@ from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
 from rowlock.api.handle import Handle, by_settings_of
 from rowlock.api.sql import statements
+from rowlock.api.sql.descriptions import quoted
 from rowlock.api.sql.target import Target, evolves, fitted, open_part, write_arguments
 from rowlock.api.stream_source import source
 from rowlock.api.transaction import DeltaTransaction
@@ -32,8 +33,8 @@ from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.parsing import Named, Replaced
 from rowlock.engines.spark.user_session import Session
 from rowlock.exceptions import InvalidInput, PathNotFound, SchemaMismatch, TableNotFound, UnsupportedFeature, refuse
-from rowlock.protocol.paths import moment_in, place_in, strip_scheme
-from rowlock.protocol.schema import VOID, type_names
+from rowlock.protocol.paths import moment_in, partitions_in, place_in, strip_scheme
+from rowlock.protocol.schema import VOID, quote, type_names
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state import call
@@ -320,7 +321,7 @@ def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
 
 
 def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | datetime.datetime | None) -> DataFrame:
-    """The rows of a table, of a version or a time where the path ends with one (`/lake/sales@v3`, `/lake/sales@20260102030405678`) and is no table itself."""
+    """The rows of a table; where the path is none, of the version or the time (`/lake/sales@v3`, `/lake/sales@20260102030405678`) or of the partition with which it ends."""
     try:
         frame = frames.frame_at(Handle(spark, path), version, timestamp)
         return Nodes.marked(frame, path) if version is None and timestamp is None else frame
@@ -330,6 +331,11 @@ def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | 
                 twice = condition("DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS")
                 raise InvalidInput("The path ends with a version or a time, and options say one, too", table=path, condition=twice) from None
             return frames.frame_at(Handle(spark, found[0]), *found[1:])
+        folder, values = partitions_in(path)
+        if values and values.keys() <= set((snapshot := (handle := Handle(spark, folder)).at(version, timestamp)).partition_columns):
+            met = " AND ".join(f"{quote(n)} <=> {'NULL' if v is None else quoted(v)}" for n, v in values.items())
+            if handle.planner.files_where(snapshot, met):
+                return frames.frame_at(handle, version, timestamp).where(met)
         raise
 
 

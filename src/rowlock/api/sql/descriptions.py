@@ -150,10 +150,10 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     text = f"CREATE TABLE {_name(target).removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
     for words, names in (("PARTITIONED BY", [(n,) for n in snapshot.partition_columns]), ("CLUSTER BY", snapshot.clustering_columns)):
         text += f"{words} ({', '.join(column_name(path) for path in names)})\n" if names else ""
-    text += f"COMMENT {_quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""
-    text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
+    text += f"COMMENT {quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""
+    text += f"LOCATION {quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
     properties = {k: v for k, v in snapshot.metadata.configuration.items() if _may_be_set(k, v)}
-    listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in sorted(target.nodes.redacted(properties).items()))
+    listed = ",\n  ".join(f"{quoted(k)} = {quoted(v)}" for k, v in sorted(target.nodes.redacted(properties).items()))
     return target.results.of("ShowCreateTable", [(f"{text}TBLPROPERTIES (\n  {listed})\n" if listed else text,)])
 
 
@@ -177,10 +177,10 @@ def _column(target: Target, field: StructField) -> str:
         f"{column_name((field.name,))} {kind}{generated}"
         + ("" if field.nullable else " NOT NULL")
         + (f" DEFAULT {metadata[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in metadata else "")
-        + (f" COMMENT {_quoted(metadata['comment'])}" if metadata.get("comment") else "")
+        + (f" COMMENT {quoted(metadata['comment'])}" if metadata.get("comment") else "")
     )
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A text of SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -117,7 +117,7 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
         folder = nodes.folder(parts)
         if folder is not None or (kind in MAKES and nodes.makes_delta(plan)):
             return Target(nodes, name, tuple(parts), folder, alias)
-        if kind in _OF_ROWS and nodes.is_view(parts):
+        if (kind in _OF_ROWS and nodes.is_view(parts)) or (kind == "InsertIntoStatement" and nodes.is_source(parts)):
             return _through_view(nodes, name, parts, alias)
         if kind in ("AddCheckConstraint", "AddConstraint") and nodes.is_view(parts):  # Spark looks through the view
             raise nodes.not_found(parts, "ALTER TABLE ... ADD CONSTRAINT")

@@ -20,9 +20,8 @@ from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
 from rowlock.engines.spark import catalog
-from rowlock.engines.spark.catalyst.types import DataFrame
+from rowlock.engines.spark.catalyst.types import DataFrame, Spec
 from rowlock.engines.spark.sql.guard import Guard
-from rowlock.engines.spark.sql.nodes import Spec
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.column_mapping import MAX_ID

@@ -1,12 +1,12 @@
 """Spark's types: those that folders need which may not import pyspark, as users write them, as Delta's, with char(n) and varchar(n), and by which
-policy of the session values are stored in them.
+policy of the session values are stored in them; and the columns that CREATE TABLE names, with what else it says.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
 from rowlock.protocol import schema
 from rowlock.protocol.char_varchar import KEY, as_varchar, bound_in, is_char, is_known
 from rowlock.protocol.column_values import CURRENT_DEFAULT
-from rowlock.protocol.schema import quote
+from rowlock.protocol.schema import ColumnPath, quote
 
 __all__ = ["Column", "DataFrame", "DataType", "Row", "SparkSession", "StructField", "StructType"]
 
@@ -173,3 +173,47 @@ class StorePolicy:
             condition = named("CANNOT_UP_CAST_DATATYPE", expression=name, sourceType=given, targetType=type_, details="")
             raise SchemaMismatch(text, table=self._table, condition=condition)
         return self._bridge.ansi_cast(value, wanted, lenient=self._name == "LEGACY")
+
+
+# ---- what CREATE TABLE says ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS, `default` that of DEFAULT, `identity` the start and
+    the step of AS IDENTITY and whether it is BY DEFAULT."""
+
+    name: str
+    type_: DataType
+    nullable: bool = True
+    comment: str | None = None
+    generated: str | None = None
+    default: str | None = None
+    identity: tuple[int, int, bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A table that is to be made.  `missing` names the first part of the statement that Rowlock does not support."""
+
+    provider: str
+    location: str | None = None
+    comment: str | None = None
+    columns: Sequence[NewColumn] = ()
+    partitions: Sequence[str] = ()
+    clusters: Sequence[ColumnPath] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What CREATE TABLE ... LIKE says; `name` and `source` are parts of names, and `provider` is the format where it names one."""
+
+    name: list[str] | None
+    source: list[str] | None
+    provider: str | None
+    location: str | None
+    if_not_exists: bool
+    properties: Mapping[str, str]

@@ -5,7 +5,6 @@ temporary views show all of one; and what CREATE TABLE says of a table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -16,7 +15,7 @@ from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalog import SESSION_CATALOG, Name, delta_tables, not_found
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import JavaObject, analyzed, catalyst, class_name, entries
-from rowlock.engines.spark.catalyst.types import char_is_varchar, parse_type
+from rowlock.engines.spark.catalyst.types import Like, NewColumn, Spec, char_is_varchar, parse_type
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
 from rowlock.protocol.char_varchar import KEY, as_varchar, bound_in
@@ -305,6 +304,13 @@ class Nodes:
         folder = None if view is None else _folder_of_view(self, view, _DEPTH)
         return None if folder is None else (folder, _columns(self, view))
 
+    def is_source(self, parts: Sequence[str]) -> bool:
+        """Whether a name is that of a temporary view of a Delta table's scan alone: one that CREATE VIEW ... USING delta made, or that of a reader's DataFrame."""
+        view = _temporary_view(self, parts) if len(parts) <= 2 else None
+        plan = None if view is None else self.option(view.plan())
+        below = None if plan is None else self.without_alias(plan)[0]
+        return below is not None and class_name(below) == "LogicalRelation" and _scan(below) is not None
+
     @staticmethod
     def marked(frame: DataFrame, path: str) -> DataFrame:
         """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
@@ -353,16 +359,30 @@ def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
     while (found := nodes.option(plan.getTagValue(tag))) is None:
         if class_name(plan) == "LogicalRelation":
             return _scanned(plan)
-        if class_name(plan) not in ("SubqueryAlias", "View", "Project") or any(class_name(e) != "AttributeReference" for e in nodes.items(plan.expressions())):
+        passed = class_name(plan) in ("SubqueryAlias", "Project") or (class_name(plan) == "View" and plan.isTempView())
+        if not passed or not all(map(_keeps_name, nodes.items(plan.expressions()))):
             return None
         plan = plan.child()
     return str(found)
 
 
+def _keeps_name(column: JavaObject) -> bool:
+    """Whether a column of an analyzed plan is one of the plan below, under its name; a view has casts, also to the same type."""
+    below = column.child() if class_name(column) == "Alias" else column
+    below = below.child() if class_name(below) == "Cast" and below.dataType().equals(below.child().dataType()) else below
+    return class_name(below) == "AttributeReference" and bool(below.name() == column.name())
+
+
 def _scanned(relation: JavaObject) -> str | None:
     """The folder of the table that a scan reads at its newest version."""
+    files = _scan(relation)
+    return None if files is None or files.version() is not None else str(files.table())
+
+
+def _scan(relation: JavaObject) -> JavaObject | None:
+    """What lists the files of a Delta table's scan; None where the relation is another."""
     files = relation.relation().location() if class_name(relation.relation()) == "HadoopFsRelation" else None
-    return None if files is None or str(files.getClass().getName()) != "rowlock.Scan" or files.version() is not None else str(files.table())
+    return None if files is None or str(files.getClass().getName()) != "rowlock.Scan" else files
 
 
 def _folder_of_query(nodes: Nodes, plan: JavaObject, meta: JavaObject, depth: int) -> str | None:
@@ -390,47 +410,6 @@ def _is_plain(nodes: Nodes, column: JavaObject) -> bool:
     if kind == "UnresolvedStar":
         return not column.target().isDefined()
     return kind == "UnresolvedAttribute" and int(column.nameParts().size()) == 1
-
-
-@dataclass(frozen=True, slots=True)
-class NewColumn:
-    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS, `default` that of DEFAULT, `identity` the start and
-    the step of AS IDENTITY and whether it is BY DEFAULT."""
-
-    name: str
-    type_: DataType
-    nullable: bool = True
-    comment: str | None = None
-    generated: str | None = None
-    default: str | None = None
-    identity: tuple[int, int, bool] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A table that is to be made.  `missing` names the first part of the statement that Rowlock does not support."""
-
-    provider: str
-    location: str | None = None
-    comment: str | None = None
-    columns: Sequence[NewColumn] = ()
-    partitions: Sequence[str] = ()
-    clusters: Sequence[ColumnPath] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
-    missing: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Like:
-    """What CREATE TABLE ... LIKE says; `name` and `source` are parts of names, and `provider` is the format where it names one."""
-
-    name: list[str] | None
-    source: list[str] | None
-    provider: str | None
-    location: str | None
-    if_not_exists: bool
-    properties: Mapping[str, str]
 
 
 def _options(nodes: Nodes, given: JavaObject) -> dict[str, str]:
