@@ -83,6 +83,7 @@ def test_the_session_says_it_too_and_a_table_without_partitions_is_replaced(spar
     with setting(spark, "spark.sql.sources.partitionOverwriteMode", "dynamic"):
         for path in (table_path, plain):
             rowlock.write(rows, path, mode="overwrite")
+            assert parameters(spark, path)["isDynamicPartitionOverwrite"] == "true"
         metrics = DeltaTable.forPath(spark, table_path).history(1).first()["operationMetrics"]
         assert set(metrics) == {"numFiles", "numOutputRows", "numOutputBytes", "numRemovedFiles", "numRemovedBytes"}, "delta-spark counts no rows that went"
         assert (read(spark, table_path), read(spark, plain)) == ([(1, 1), (3, 2)], [(3, 2)])

@@ -141,14 +141,15 @@ CUBE_BYTES = 100 << 30
 
 
 def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logical: Sequence[ColumnPath], *, full: bool = False) -> Bins:
-    """One group: the files that OPTIMIZE is to sort together; no group if all files are clustered.  `full`: all files.
+    """One group: the files that OPTIMIZE is to sort together; no group if all files are clustered.  `full`: all files, but for one that is clustered alone.
 
     `stored` are the clustering columns by physical name, `logical` by logical name.  Files clustered by other columns are left as they are.
     """
     all_files = list(files)
-    if full:
-        return (tuple(sorted(f.path for f in all_files)),) if all_files else ()
     states = {f.path: state_of_file(f, stored, logical) for f in all_files}
+    if full:
+        done = all(states[f.path] == "clustered" and f.deletion_vector is None for f in all_files) and len(all_files) < 2
+        return () if done else (tuple(sorted(f.path for f in all_files)),)
     chosen = [f for f in all_files if states[f.path] == "unclustered" or dead_share(f) > DEAD_SHARE]
     if not chosen:
         return ()

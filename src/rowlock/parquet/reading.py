@@ -206,7 +206,8 @@ def _check_recent(values: pa.Array, name: str) -> None:
 
 def _check_type(have: pa.DataType, want: pa.DataType, name: str, int96: bool) -> None:
     if not _reads_alike(have, want, int96):
-        raise Doubtful(f"column {name} is {have} in the file and {want} in the table", f"a column of type {want} that is {have} in a file")
+        held = f"{have} as INT96" if int96 else str(have)
+        raise Doubtful(f"column {name} is {held} in the file and {want} in the table", f"a column of type {want} that is {held} in a file")
 
 
 def _reads_alike(have: pa.DataType, want: pa.DataType, int96: bool) -> bool:

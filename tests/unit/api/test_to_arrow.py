@@ -145,6 +145,12 @@ def test_int96_of_spark_is_read(path: str) -> None:
     assert [v.year for v in rowlock.to_arrow(path)["at"].to_pylist()] == [1900, 2026]
 
 
+def test_instants_in_a_column_without_a_zone_are_refused_by_what_they_are(path: str) -> None:
+    foreign(path, moments(2026), StructField("at", PrimitiveType("timestamp_ntz")), metadata=SPARK_3, use_deprecated_int96_timestamps=True)
+    with pytest.raises(UnsupportedFeature, match=r"column at is timestamp\[us\] as INT96 in the file and timestamp\[us\] in the table"):
+        rowlock.to_arrow(path)
+
+
 @pytest.mark.parametrize("int96", [True, False])
 def test_moments_of_an_old_calendar_are_refused(path: str, int96: bool) -> None:
     foreign(path, moments(2026, 1700), AT, metadata=SPARK_2, use_deprecated_int96_timestamps=int96)

@@ -40,6 +40,7 @@ def test_other_columns_and_other_engines_are_left_unless_all_is_asked_for() -> N
     old, other = file("old", 10, run="r", columns=Y), replace(file("other", 10), clustering_provider="another")
     assert chosen(old, other) == set() and chosen(old, other, file("new", 100)) == {"new"}
     assert chosen(old, other, full=True) == {"old", "other"} and chosen(full=True) == set()
+    assert chosen(file("alone", 10, run="r"), full=True) == set() and chosen(old, full=True) == {"old"}, "one file in order gains nothing"
 
 
 def test_deleted_rows_are_cleared_away() -> None:

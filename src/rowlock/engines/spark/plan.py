@@ -174,12 +174,12 @@ class Planner(Reader):
 
     def overwrite(self, snapshot: Snapshot, frame: DataFrame, what: Overwrite, alias: str | None = None, max_records: int | None = None) -> Planned:
         """A delete and an append that belong together, and their parameters."""
-        parameters = {"mode": "Overwrite", "partitionBy": []}
+        parameters: dict[str, Any] = {"mode": "Overwrite", "partitionBy": [], **({"isDynamicPartitionOverwrite": True} if what.dynamic else {})}
         if what.dynamic and snapshot.partition_columns:
             refuse_on_append_only(snapshot)  # before rows are staged
             append = append_statement(self.evaluator, snapshot, frame, max_records=max_records)
             (gone,), _ = self.delete(snapshot, condition_of(partitions_of(append.payload, snapshot), snapshot), alias)
-            return [replace(gone, parameters={}), append], parameters | {"isDynamicPartitionOverwrite": True}  # as delta-spark: no rows that went are counted
+            return [replace(gone, parameters={}), append], parameters  # as delta-spark: no rows that went are counted
         if by_partitions := what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled"):
             self._check_partition_condition(snapshot, what.where)
         (delete,), _ = self.delete(snapshot, what.where, alias)
