@@ -129,7 +129,7 @@ def write(
         replace_using: With `overwrite`: replaces the rows that have the values of a new row in these columns; a null is no such value.
         replace_on: With `overwrite`: replaces the rows that meet this condition with a new row, a string or Column over both; `df.alias("s")` names the new
             rows.
-        target_alias: The name that `replace_on` has for the table.
+        target_alias: The name that `replace_on` or `replace_where` has for the table.
         data_change: With `overwrite`: False says that the rows are those that the table, or what `replace_where` names of it, holds already: they are compared,
             and the files are compacted as `optimize()` does.
         user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows; by default the session's

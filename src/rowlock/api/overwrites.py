@@ -44,11 +44,7 @@ def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alia
     if on is not None and using is not None:
         text = "replace_on and replace_using do not go together: each says what is replaced"
         raise InvalidInput(text, table=path, condition=_incompatible("replaceOn", "replace_using"))
-    if alias is not None:
-        arguments.text(alias, "target_alias")
-        if on is None:
-            raise InvalidInput("target_alias goes with replace_on, which is not given", table=path)
-    return Overwrite(on=on, using=columns, alias=alias)
+    return Overwrite(on=on, using=columns, alias=arguments.optional(arguments.text, alias, "target_alias"))
 
 
 def overwrite_of(
@@ -66,6 +62,8 @@ def overwrite_of(
     arguments.flag(overwrite_schema, "overwrite_schema")
     if partition_mode is not None:
         arguments.one_of(partition_mode, "partition_overwrite_mode", get_args(PartitionOverwriteMode), path)
+    if matching.alias is not None and matching.on is None and where is None:
+        raise InvalidInput("target_alias goes with replace_on or replace_where, and neither is given", table=path)
     by_match = "replace_using" if matching.using else "replace_on"
     given = {
         "replace_where": where is not None,

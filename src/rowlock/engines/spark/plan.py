@@ -181,8 +181,8 @@ class Planner(Reader):
             (gone,), _ = self.delete(snapshot, condition_of(partitions_of(append.payload, snapshot), snapshot), alias)
             return [replace(gone, parameters={}), append], parameters  # as delta-spark: no rows that went are counted
         if by_partitions := what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled"):
-            self._check_partition_condition(snapshot, what.where)
-        (delete,), _ = self.delete(snapshot, what.where, alias)
+            self._check_partition_condition(snapshot, what.where, alias=what.alias)
+        (delete,), _ = self.delete(snapshot, what.where, what.alias or alias)
         checks = what.where is not None and (by_partitions or settings().flag("replaceWhere.constraintCheck.enabled"))
         append = append_statement(self.evaluator, snapshot, frame, must_meet=delete if checks else None, max_records=max_records)
         text = what.where if what.where is None or isinstance(what.where, str) else delete.parameters["predicate"][0]  # a Column has no text of its own
@@ -232,10 +232,13 @@ class Planner(Reader):
         met = {held[row[0]] for row in chosen.collect()}
         return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in met]
 
-    def _check_partition_condition(self, snapshot: Snapshot, condition: str | Column, why: str = "DELTA_NON_PARTITION_COLUMN_REFERENCE") -> None:
+    def _check_partition_condition(
+        self, snapshot: Snapshot, condition: str | Column, why: str = "DELTA_NON_PARTITION_COLUMN_REFERENCE", alias: str | None = None
+    ) -> None:
         """Raises StatementRefused, with the error condition `why`, for a condition that names a column by which the table is not partitioned, AnalysisException for one that cannot be resolved."""
         session, fields = wrap_session(self.evaluator.spark, self.evaluator.session()), nullable(table_schema(snapshot)).fields
-        resolved = analyzed(empty_frame(session, StructType(fields)).where(condition))
+        frame = empty_frame(session, StructType(fields))
+        resolved = analyzed((frame if alias is None else frame.alias(alias)).where(condition))
         # The condition may spell them otherwise.
         names = {str(a.exprId()): f.name for a, f in zip(self.evaluator.bridge.list(resolved.output()), fields, strict=True)}
         used = {names[str(a.exprId())] for a in self.evaluator.bridge.list(resolved.condition().references().toSeq())}
