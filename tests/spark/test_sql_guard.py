@@ -110,8 +110,6 @@ BY_SPARK = [
     "ALTER VIEW m AS SELECT 1",
     "INSERT INTO v VALUES (7, 'x')",
     "INSERT OVERWRITE v VALUES (7, 'x')",
-    "INSERT INTO tv VALUES (9)",
-    "INSERT OVERWRITE tv VALUES (9)",
     "TRUNCATE TABLE tv",
     "INSERT OVERWRITE parquet.`{root}/out/deep/e` SELECT 1L AS id",
     "INSERT INTO parquet.`{root}/out/deep/e` SELECT 1L AS id",
