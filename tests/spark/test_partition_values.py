@@ -204,6 +204,25 @@ def test_text_that_begins_as_our_marks_do(spark: SparkSession, table_path: str, 
     assert [r.p for r in rowlock.read(spark, table_path).orderBy("id").collect()] == texts
 
 
+@pytest.mark.parametrize("way", ["driver", "large"])
+def test_values_longer_than_the_name_of_a_folder(spark: SparkSession, table_path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As delta-spark has them in tables that map columns, whose folders do not say them."""
+    texts = ["\u00e9" * 128, "%" * 84, "b" * 260, "\x01 long: " + "c" * 250, "__HIVE_DEFAULT_PARTITION__" * 10, "a"]
+    rows = [(n, text, text.encode() if n % 2 else b"x" * 140) for n, text in enumerate(texts)]
+    named = {"delta.columnMapping.mode": "name", "delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "false"}
+    table = make(spark, table_path, rows, "id long, p string, b binary", partition_by=["p", "b"], **named)
+    turn_down(monkeypatch, **WAYS[way])
+    table.update("id < 6", {"id": "id + 10"})
+    table.update("id = 15", {"p": f"'{texts[0]}'"})
+    rows += [(9, "n" * 260, b"new" * 100)]
+    rowlock.write(spark.createDataFrame(rows, "id long, p string, b binary"), table_path)
+    table.optimize().executeCompaction()
+    wanted = sorted([*((n + 10, texts[0] if n == 5 else p, b) for n, p, b in rows[:6]), *rows])
+    theirs = spark.read.format("delta").load(table_path)
+    assert sorted((r.id, r.p, bytes(r.b)) for r in theirs.collect()) == sorted((r.id, r.p, bytes(r.b)) for r in table.toDF().collect()) == wanted
+    assert rowlock.changes(spark, table_path, 2).count() == 2 * 6 + 2 + 7
+
+
 def test_a_disk_that_takes_two_names_for_one_folder(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I3: on macOS the files of two partitions lay in one folder, by whose name all of their rows were given one value."""
     texts = ["A", "a", "\u00e9", "e\u0301", "__hive_default_partition__", "x.y", "\x01 no UTF-8: X", "", None]

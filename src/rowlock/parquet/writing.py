@@ -144,6 +144,8 @@ def _new_path(values: PartitionValues, snapshot: Snapshot, folder: str | None = 
     place, kind = (f"{folder}/", "cdc") if folder else ("", "part")
     prefix = snapshot.properties.random_prefix_length
     below = paths.partition_directory(values) if folder or prefix is None else clock.new_id()[:prefix]
+    if any(len(name.encode()) > paths.NAME_BYTES for name in below.split("/")):
+        below = clock.new_id()[:2]  # as delta-spark names the folders of tables that map columns; the log has the values
     return place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000{codec_of(snapshot.metadata.configuration).suffix}.parquet"
 
 

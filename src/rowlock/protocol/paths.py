@@ -38,6 +38,8 @@ _LEGAL = "_-!.~'()*:@&=+$,;/"
 """Beside letters and digits, the characters that stand in a URI's path as they are."""
 _HIVE_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+NAME_BYTES = 255
+"""How many bytes a disk lets the name of a folder have."""
 
 
 def decode(log_path: str, root: str | None = None) -> str:

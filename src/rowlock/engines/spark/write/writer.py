@@ -8,14 +8,15 @@ names (I10).  Statistics come from the footers.  Few changed rows are written on
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql import Column, DataFrame, Observation, functions as F
 from pyspark.sql.types import LongType, StructField as SparkField, StructType as SparkStruct
 
 from rowlock import clock
@@ -68,20 +69,26 @@ _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
 _NO_TEXT = "\x01 no UTF-8: "
 """Prefix of a folder name that gives a string in hexadecimal.
 
-It is used for a string that itself begins with it; with `!` after it, for the first bytes of a string that is not UTF-8, which is refused."""
+It is used for a string that itself begins like a prefix; with `!` after it, for the first bytes of a string that is not UTF-8, which is refused."""
+_LONG = "\x01 long: "
+"""Prefix of a folder name that gives the digest of a value that is too long for one."""
+_ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""
+"""The characters of which Spark makes three in the name of a folder."""
+_TEXTS = (PrimitiveType("string"), PrimitiveType("binary"))
 
 
-def folder_text(name: str, type_: DataType, *, folds: bool) -> Column:
+def folder_text(name: str, type_: DataType, *, folds: bool, room: int = paths.NAME_BYTES) -> Column:
     """A partition column as text for folder names, which does not depend on the time zone or any setting of the session.
 
     Folder names only carry the values to the driver; the log gets what `partition_value` makes of them.
     `folds`: for a disk on which names that differ in case, or in how letters are composed, are one; each text ends with a mark of its own there.
+    `room`: how many bytes a text may have.
     """
     column = F.col(quote(name))
     if type_ == PrimitiveType("timestamp"):
         return F.unix_micros(column).cast("string")
     if type_ == PrimitiveType("binary"):
-        return F.hex(column)
+        return _within(room, F.hex(column), column)
     text = column.cast("string")
     if type_ != PrimitiveType("string"):
         return text
@@ -90,20 +97,28 @@ def folder_text(name: str, type_: DataType, *, folds: bool) -> Column:
     refused = F.concat(F.lit(_NO_TEXT + "!"), F.hex(F.substring(data, 1, 32)))
     in_hexadecimal = F.concat(F.lit(_NO_TEXT), F.hex(data))
     said = (
-        F.when(~F.is_valid_utf8(text), refused)
-        .when(text.startswith(_NO_TEXT), in_hexadecimal)
-        .when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null)
-        .otherwise(text)
+        F.when(~F.is_valid_utf8(text), refused).when(text.startswith("\x01 "), in_hexadecimal).when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null).otherwise(text)
     )
-    return F.concat(said, F.lit("."), F.substring(F.md5(data), 1, 8)) if folds else said
+    return F.concat(_within(room - 9, said, data), F.lit("."), F.substring(F.md5(data), 1, 8)) if folds else _within(room, said, data)
 
 
-def partition_value(text: str, type_: DataType, *, folds: bool) -> str | None:
-    """The partition value, as the log spells it, from the text that `folder_text` made.  Raises InvalidInput for a value that the log cannot hold."""
+def _within(room: int, text: Column, value: Column) -> Column:
+    """The text for the name of a folder; the digest of the value, as `_LONG` says, where it would be longer than `room` bytes there."""
+    is_long = (F.octet_length(text) * 3 > room) & (F.octet_length(F.regexp_replace(text, _ESCAPED, "123")) > room)
+    return F.when(is_long, F.concat(F.lit(_LONG), F.sha2(value, 256))).otherwise(text)
+
+
+def partition_value(text: str, type_: DataType, *, folds: bool, long: Callable[[], Mapping[str, str]] = dict) -> str | None:
+    """The partition value, as the log spells it, from the text that `folder_text` made.  Raises InvalidInput for a value that the log cannot hold.
+
+    `long`: the long values, by their digests.
+    """
     if text == paths.NULL_DIRECTORY:
         return None
     if folds and type_ == PrimitiveType("string"):
         text = text.rpartition(".")[0]
+    if text.startswith(_LONG):
+        return long()[text[len(_LONG) :]]
     if type_ == PrimitiveType("string") and text.startswith(_NO_TEXT):
         hexadecimal = text[len(_NO_TEXT) :]
         if hexadecimal.startswith("!"):
@@ -142,8 +157,10 @@ def write_native(
     folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + job
     types, held = {f.name: f.type for f in snapshot.schema.fields}, _file_columns(snapshot)
     folds = folds_names(store)
+    texts = {n: folder_text(n, types[n], folds=folds, room=_room(stored[n])) for n in partitions}
+    frame, long = _telling_long_values(frame, {n: text for n, text in texts.items() if types[n] in _TEXTS})
     columns: dict[str, str | Column] = {
-        n: folder_text(n, types[n], folds=folds).alias(stored[n]) if n in partitions else held.get(n, n)
+        n: texts[n].alias(stored[n]) if n in partitions else held.get(n, n)
         for n in frame.columns
         if n not in (POSITION, group) and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
     }
@@ -160,7 +177,8 @@ def write_native(
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(paths.join(spark_root(store), folder))
-    written = [_file(store, folder, key, size, by, job if group else None, snapshot, folds=folds) for key, size in data_files(store, folder)]
+    value_of = functools.partial(partition_value, folds=folds, long=long)
+    written = [_file(store, folder, key, size, by, job if group else None, snapshot, value_of) for key, size in data_files(store, folder)]
     discard(store, (f.path for _, f in written if not f.num_records))
     return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written if f.num_records]
 
@@ -175,18 +193,39 @@ def data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
 
 
 def _file(
-    store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot, *, folds: bool
+    store: ObjectStore,
+    folder: str,
+    key: str,
+    size_bytes: int,
+    by: Sequence[str],
+    group: str | None,
+    snapshot: Snapshot,
+    value_of: Callable[[str, DataType], str | None],
 ) -> tuple[str | None, AddFile]:
     texts = {name: unquote(part.split("=", 1)[1]) for part, name in zip(key[len(folder) + 1 :].split("/"), by, strict=False)}
     of_group = texts.pop(group) if group else None
     stored = names_in_files(snapshot)
-    values = {stored[f.name]: partition_value(texts[stored[f.name]], f.type, folds=folds) for f in snapshot.schema.fields if stored[f.name] in texts}
+    values = {stored[f.name]: value_of(texts[stored[f.name]], f.type) for f in snapshot.schema.fields if stored[f.name] in texts}
     with open_parquet(store, key, size_bytes) as source:
         metadata = source.metadata
     if not store.is_remote:
         _sync(paths.join(store.root, key))
     stats = statistics.from_parquet_metadata(metadata, snapshot.stats_leaves(), text_characters=snapshot.properties.stats_text_characters)
     return of_group, AddFile(key, values, size_bytes, clock.now_ms(), True, stats)
+
+
+def _room(column: str) -> int:
+    """How many bytes of a folder's name are left for the value of a partition column."""
+    return paths.NAME_BYTES + 1 - len(paths.partition_directory({column: "1"}).encode())
+
+
+def _telling_long_values(frame: DataFrame, texts: Mapping[str, Column]) -> tuple[DataFrame, Callable[[], Mapping[str, str]]]:
+    """The rows, which tell the driver, as they are written, the values that `texts` name by their digests; and how these are learned, by digest, afterwards."""
+    told = Observation()
+    if texts:
+        long = (F.collect_set(F.when(text.startswith(_LONG), F.hex(F.col(quote(name)).cast("binary")))) for name, text in texts.items())
+        frame = frame.observe(told, F.concat_ws(" ", *long).alias("long"))
+    return frame, functools.cache(lambda: {hashlib.sha256(v).hexdigest(): v.decode() for v in map(bytes.fromhex, told.get["long"].split())})
 
 
 def _sync(place: str) -> None:
