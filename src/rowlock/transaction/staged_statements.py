@@ -74,7 +74,7 @@ class StagedStatements(Single):
 
     @property
     def has_nothing(self) -> bool:
-        """Whether there is nothing to commit.  As in Delta, an append or overwrite without rows and the step of an application are commits, but for a DELETE of no row."""
+        """Whether there is nothing to commit.  An append or overwrite without rows, of which delta-spark makes no version, and a step are commits, but for a DELETE."""
         txn = self.txn
         is_step = txn.app is not None and self.attempt.operation != "DELETE"
         always = any(s.kind == "append" for s in txn.program) or txn.metadata is not None or is_step
