@@ -13,6 +13,7 @@ CRASHES: dict[str, list[str]] = {
     "first_commit": [
         "eyJwcm90b2NvbCI6eyJtaW5SZWFkZXJWZXJzaW9uIjoxLCJtaW5Xcml0ZXJWZXJzaW9uIjoyfX0KeyJtZXRhRGF0YSI6eyJpZCI6ImkiLCJjb25maWd1cmF0aW9uIjoiZCJ9fQ=="
     ],  # properties that are a text
+    "json_checkpoint": ["eyJzaWRlY2FyIjp7InBhdGgiOjF9fQ=="],  # a sidecar whose name is a number
     "footer": [  # a column whose type is another in its row group
         "UEFSMRUEFSAVJEwVBBUVBhUGHBgEAwAAABgEAQAAABYAKAQDAAAAGAQBAAAAEREAAAAKJAIAAAAGAQIDJAAVBBlMNQAYBnNjaGVtYRUGABUEJQIYAmlkABUMJQIYAXMlAEwcAAAAFQIl"
         "AhgBcCUMTGwAAAAWBhkcGTwmABwVBhk1AAYQGRgCaWQVAhYGFswBFtQBJkgmCBwYCAIAAAAAAAAAGAgBAAAAAAAAABYCKAgCAAAAAAAAABgIAQAAAAAAAAAREQAZLBUEFQAVAgAVABUQ"

@@ -34,7 +34,7 @@ _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 @dataclass(slots=True)
 class CheckpointState:
-    """The contents of a checkpoint: `frames` (see `frames`) hold the live files; `removes` are read only on request."""
+    """The contents of a checkpoint: `frames` (see `frames`) hold the live files; `removes` are read only on request; `sidecars`: their keys."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -51,7 +51,7 @@ def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_onl
     for file in files:
         _read_file(store, file.key, state, wanted)
     for sidecar in state.sidecars:
-        _read_file(store, names.sidecar_key(sidecar), state, wanted)
+        _read_file(store, sidecar, state, wanted)
     _keep_one_per_path(state, twice=_has_twice(state, store.root, files))
     return state
 
@@ -64,7 +64,7 @@ def sidecars_of(store: ObjectStore, checkpoint: Sequence[LogFile]) -> set[str]:
     state = CheckpointState()
     for file in checkpoint:
         _read_file(store, file.key, state, "sidecar", file.size_bytes)
-    return {names.sidecar_key(name) for name in state.sidecars}
+    return set(state.sidecars)
 
 
 def _keep_one_per_path(state: CheckpointState, *, twice: bool) -> None:
@@ -125,7 +125,7 @@ def _apply(name: str, raw: dict[str, Any], state: CheckpointState) -> None:
         if not domain.removed:
             state.domains[domain.domain] = domain
     elif name == "sidecar":
-        state.sidecars.append(raw["path"])
+        state.sidecars.append(names.sidecar_key(raw["path"]))
 
 
 def _read_json(body: bytes, state: CheckpointState, wanted: str, root: str) -> None:
