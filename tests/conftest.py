@@ -18,8 +18,9 @@ from hypothesis import settings
 
 from servers.fixtures import azurite, chromium, dynamodb, gcs, hdfs, minio, postgres, postgres_driver
 from support import budgets
+from support.needs import HAS_DELTA_SPARK, INSTALLED, asks_delta_spark
 from support.peers import one_test_in
-from support.sessions import delta_session
+from support.sessions import delta_session, session_without_delta_spark
 from support.soak import mark_long_forms, runs_before_a_change_is_taken
 
 __all__ = ["azurite", "chromium", "dynamodb", "gcs", "hdfs", "minio", "postgres", "postgres_driver"]
@@ -99,11 +100,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One session for all Spark tests of the process, with delta-spark in it, so that Rowlock and delta-spark share it.
+    """One session for all Spark tests of the process, with delta-spark in it, where there is one for this Spark, so that Rowlock and delta-spark share it.
 
     Local with 2 cores, UTC, a small heap.  A test must leave its settings as they were and must not stop it.
     """
-    session = delta_session("rowlock tests")
+    session = (delta_session if HAS_DELTA_SPARK else session_without_delta_spark)("rowlock tests")
     gc.collect()
     gc.freeze()  # what is there now stays; `garbage` need not look through it again and again
     yield session
@@ -114,6 +115,16 @@ def spark() -> Iterator[SparkSession]:
 def table_path(tmp_path: Path, spark: SparkSession) -> str:
     """A place for one table; the peers read what is there when the test has passed."""
     return str(tmp_path / "table")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    try:
+        return (yield)
+    except Exception as error:
+        if asks_delta_spark(error):
+            pytest.skip(f"Spark {INSTALLED}: there is no delta-spark for it")
+        raise
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,7 +150,7 @@ def peers(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     from interop.readers import rows_by_all, tables_of_rowlock
 
-    without = () if one_test_in(12, request.node.nodeid) else ("delta-spark",)
+    without = () if HAS_DELTA_SPARK and one_test_in(12, request.node.nodeid) else ("delta-spark",)
     for table in tables_of_rowlock(folder):
         rows_by_all(session, table, without=without)
         _READ_BY_ALL.append(table)

@@ -28,7 +28,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = [found[1] for line in PROJECT["classifiers"] if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))]
-PYSPARKS = ("4.0", "4.1", "4.2")
+PYSPARKS = ("4.0", "4.1", "4.2", "4.3")
 THIS = "this"
 """As a Python: the one that runs this program, with its packages."""
 QUICK = "without Spark"

@@ -37,7 +37,7 @@ def enable(spark: SparkSession) -> SparkSession:
     and takes two to three seconds, less from the second time on.  Runs on the driver, without a Spark job.
 
     Args:
-        spark: A classic SparkSession (not Spark Connect) of Spark 4.0 to 4.2.  One that is enabled already is left as it is.  Where it has delta-spark's JAR,
+        spark: A classic SparkSession (not Spark Connect) of Spark 4.0 to 4.3.  One that is enabled already is left as it is.  Where it has delta-spark's JAR,
             too, its setting `spark.rowlock.delta` says whose Delta tables are: `delta-spark` (the default; Rowlock's is what names rowlock) or `rowlock`.
 
     Returns:

@@ -41,7 +41,7 @@ def read(
     The log is read on the driver, by the query; the rows are read by its Spark jobs.  docs/streams.md says what ends a stream.
 
     Args:
-        spark: A classic SparkSession (not Spark Connect) of Spark 4.0 to 4.2.
+        spark: A classic SparkSession (not Spark Connect) of Spark 4.0 to 4.3.
         path: A local path or a URL, as `DeltaTable.forPath` takes it.
         starting_version: Leave out the table's rows, and begin with what this version adds; `latest` is the version after the newest one.
         starting_timestamp: The same with the first version at or after a time: text that Spark can cast to a timestamp, or a datetime.

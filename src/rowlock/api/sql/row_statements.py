@@ -74,7 +74,10 @@ def insert(target: Target, plan: Any) -> None:
     `df.write.insertInto(t)` is one, too, with the writer's options.
     """
     nodes = target.nodes
-    if nodes.has_method(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
+    criteria = nodes.option(plan.replaceCriteriaOpt()) if nodes.has_method(plan, "replaceCriteriaOpt") else None
+    if criteria is not None and nodes.class_name(criteria) == "InsertReplaceWhere":
+        return overwrite(target, plan, criteria.cond())
+    if criteria is not None:
         target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
     query, given_options = query_of(nodes, plan, target.handle.state.refresh)
     options = write_arguments(given_options, target.path, replaces=bool(plan.overwrite()))
@@ -147,10 +150,10 @@ def append(target: Target, plan: Any) -> None:
     frames.write(_rows(target, plan, evolves(options)), target.path, **options)
 
 
-def overwrite(target: Target, plan: Any) -> None:
-    """INSERT INTO ... REPLACE WHERE, and `df.writeTo(t).overwrite(condition)`."""
+def overwrite(target: Target, plan: Any, condition: Any = None) -> None:
+    """INSERT INTO ... REPLACE WHERE, whose condition an INSERT of Spark 4.3 has apart, and `df.writeTo(t).overwrite(condition)`."""
     options = _options(target, plan)
-    condition = plan.deleteExpr()
+    condition = condition or plan.deleteExpr()
     where = None if target.nodes.is_true(condition) else _expression(target, condition)
     static = {"partition_overwrite_mode": "static"} if where is None else {}  # it says itself what it replaces: the session's setting has no say in it
     frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{"replace_where": where, **static, **options})
@@ -166,7 +169,8 @@ def overwrite_partitions(target: Target, plan: Any) -> None:
 
 def _options(target: Target, plan: Any, *, replaces: bool = True) -> dict[str, Any]:
     """The options of a write as arguments; WITH SCHEMA EVOLUTION is one of them."""
-    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path, replaces=replaces)
+    given = target.nodes.mapping(plan.writeOptions()) if target.nodes.has_method(plan, "writeOptions") else {}
+    options = write_arguments(given, target.path, replaces=replaces)
     evolving = target.nodes.has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())
     return {**options, "merge_schema": True} if evolving else options
 
@@ -174,8 +178,9 @@ def _options(target: Target, plan: Any, *, replaces: bool = True) -> dict[str, A
 def _rows(target: Target, plan: Any, evolving: bool) -> DataFrame:
     rows = target.nodes.frame(plan.query())
     columns = target.table().toDF().columns
-    names = list(rows.columns) if plan.isByName() else [*columns, *rows.columns[len(columns) :]] if evolving else columns
-    return fitted(target, rows, names, by_name=bool(plan.isByName()), fills=plan.isByName() and plan.origin().sqlText().isEmpty(), evolving=evolving)
+    by_name = bool(plan.isByName() if target.nodes.has_method(plan, "isByName") else plan.byName())
+    names = list(rows.columns) if by_name else [*columns, *rows.columns[len(columns) :]] if evolving else columns
+    return fitted(target, rows, names, by_name=by_name, fills=by_name and plan.origin().sqlText().isEmpty(), evolving=evolving)
 
 
 def _answer(rows: DataFrame, receipt: Receipt | None) -> DataFrame:

@@ -34,6 +34,10 @@ _NO_STREAM_NAMES = (
     ("node.output(), node.sourceIdentifyingName())", "node.output())"),
 )
 """Sources of streams have no names of their own."""
+_NO_SPLITTING = (
+    ("import org.apache.spark.sql.catalyst.parser.SqlStatementSplitResult;\n", ""),
+    ("    public SqlStatementSplitResult splitStatements(String text) { return next().splitStatements(text); }\n", ""),
+)
 _NO_METADATA_FLAG = ("structTypeToV2Columns(schema(), false)", "structTypeToV2Columns(schema())")
 
 VERSIONS = {
@@ -42,6 +46,7 @@ VERSIONS = {
         sources=("saved",),
         java=(
             *_NO_STREAM_NAMES,
+            *_NO_SPLITTING,
             _NO_METADATA_FLAG,
             (_STREAMING_RELATION, _STREAMING_RELATION.replace(".runtime", "")),
             ("import org.apache.spark.sql.catalyst.parser.ParameterContext;\n", ""),
@@ -59,8 +64,9 @@ VERSIONS = {
             ("super(Option.empty(), CurrentOrigin.get(), ", "super(Option.empty(), CurrentOrigin.get(), CurrentOrigin.get(), "),
         ),
     ),
-    "4.1": Version(java=(*_NO_STREAM_NAMES, _NO_METADATA_FLAG)),
-    "4.2": Version(),
+    "4.1": Version(java=(*_NO_STREAM_NAMES, *_NO_SPLITTING, _NO_METADATA_FLAG)),
+    "4.2": Version(java=_NO_SPLITTING),
+    "4.3": Version(),
 }
 
 

@@ -34,7 +34,7 @@ HARMLESS = (
         RefreshFunctionCommand RefreshTableCommand ResetCommand SetCatalogCommand SetCommand SetNamespaceCollationCommand SetNamespaceCommand
         ShowCatalogsCommand ShowCollationsCommand ShowColumnsCommand ShowCreateTableAsSerdeCommand ShowCreateTableCommand
         ShowCurrentNamespaceCommand ShowFunctionsCommand ShowNamespacesCommand ShowPartitionsCommand ShowProceduresCommand ShowTablePropertiesCommand
-        ShowTablesCommand ShowViewsCommand StreamingExplainCommand UnsetNamespacePropertiesCommand""",
+        ShowPartitionsJsonCommand ShowTablesCommand ShowTablesJsonCommand ShowViewsCommand StreamingExplainCommand UnsetNamespacePropertiesCommand""",
     )
     | _in(_SOURCES, "CreateTempViewUsing RefreshResource")
     | _in("org.apache.spark.sql.metricview.logical.", "CreateMetricView")
@@ -53,7 +53,7 @@ CHECKED = (
     | _in(
         _COMMAND,
         """AlterTableAddColumnsCommand AlterTableAddPartitionCommand AlterTableChangeColumnCommand AlterTableDropPartitionCommand AlterTableRenameCommand
-        AlterTableRenamePartitionCommand AlterTableSerDePropertiesCommand AlterTableSetLocationCommand AlterTableSetPropertiesCommand
+        AlterTableChangeColumnCommentsCommand AlterTableRenamePartitionCommand AlterTableSerDePropertiesCommand AlterTableSetLocationCommand AlterTableSetPropertiesCommand
         AlterTableUnsetPropertiesCommand AnalyzeColumnCommand AnalyzePartitionCommand AnalyzeTableCommand CreateDataSourceTableAsSelectCommand
         CreateDataSourceTableCommand CreateTableCommand CreateTableLikeCommand DropDatabaseCommand DropTableCommand InsertIntoDataSourceDirCommand
         LoadDataCommand RepairTableCommand SaveAsV1TableCommand TruncateTableCommand""",
@@ -66,7 +66,7 @@ CHECKED = (
 
 REFUSED = _in(
     _LOGICAL,
-    """AnalyzeTables CreateFlowCommand CreateMaterializedViewAsSelect CreateStreamingTable CreateStreamingTableAsSelect""",
+    """AnalyzeTables CreateFlowCommand CreateMaterializedViewAsSelect CreateStreamingTable CreateStreamingTableAsSelect CreateStreamingTableAutoCdc""",
 ) | _in(_COMMAND, "AnalyzeTablesCommand ExternalCommandExecutor SetPathCommand")
 """Commands that do not say which tables or files they change: pipelines, ANALYZE TABLES of a whole schema, commands of other systems; and SET PATH, after
 which a name without a schema may be that of another table than Rowlock finds.
@@ -76,7 +76,7 @@ They are refused as those are that are in no set; here they are listed as review
 NOT_ANSWERED = _in(_LOGICAL, "DescribeColumn DescribeTablePartition ShowColumns ShowCreateTable ShowPartitions ShowTablePartition ShowTableProperties") | _in(
     _COMMAND,
     """DescribeColumnCommand DescribeRelationJsonCommand ShowColumnsCommand ShowCreateTableAsSerdeCommand ShowCreateTableCommand ShowPartitionsCommand
-    ShowTablePropertiesCommand""",
+    ShowPartitionsJsonCommand ShowTablePropertiesCommand""",
 )
 """Harmless commands that would answer from the catalog's entry of a Delta table, which knows neither columns nor properties: refused for one."""
 

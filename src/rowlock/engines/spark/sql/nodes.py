@@ -425,5 +425,6 @@ def _column(nodes: Nodes, c: Any) -> NewColumn:
     identity = None if numbers is None else (int(numbers.getStart()), int(numbers.getStep()), bool(numbers.isAllowExplicitInsert()))
     text = str(c.metadata().getString(KEY)) if has_method(c, "metadata") and c.metadata().contains(KEY) else ""  # a stream's table has bounds there alone
     type_ = parse_type(as_varchar(text) if char_is_varchar(nodes.spark) else text) if text else nodes.type_of(c.dataType())
-    written = None if default is None else str(default.originalSQL())
-    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), written, identity)
+    computed = nodes.option(c.generationExpression())
+    written, generated = (v if v is None or isinstance(v, str) else str(v.originalSQL()) for v in (default, computed))  # before Spark 4.3 the latter is a text
+    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), generated, written, identity)

@@ -25,6 +25,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.parser.SqlStatementSplitResult;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -405,6 +406,7 @@ public class Parser implements ParserInterface {
     public StructType parseRoutineParam(String text) throws ParseException { return next().parseRoutineParam(text); }
     public StructType parseTableSchema(String text) throws ParseException { return next().parseTableSchema(text); }
     public DataType parseDataType(String text) throws ParseException { return next().parseDataType(text); }
+    public SqlStatementSplitResult splitStatements(String text) { return next().splitStatements(text); }
 }
 
 /** A statement that Python runs, once, when Spark runs the command; EXPLAIN shows it and runs nothing. */

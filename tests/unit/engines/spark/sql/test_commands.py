@@ -38,6 +38,10 @@ SINCE = {
         *(COMMANDS + name for name in ("CreateMetricViewCommand", "SetPathCommand", "ShowCollationsCommand")),
         "org.apache.spark.sql.metricview.logical.CreateMetricView",
     },
+    "4.3": {
+        LOGICAL + "CreateStreamingTableAutoCdc",
+        *(COMMANDS + name for name in ("AlterTableChangeColumnCommentsCommand", "ShowPartitionsJsonCommand", "ShowTablesJsonCommand")),
+    },
 }
 """The commands that a version of Spark brought."""
 UNTIL = {"4.0": {LOGICAL + "ShowNamespaces"}}
