@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,6 +222,10 @@ def test_values_longer_than_the_name_of_a_folder(spark: SparkSession, table_path
     theirs = spark.read.format("delta").load(table_path)
     assert sorted((r.id, r.p, bytes(r.b)) for r in theirs.collect()) == sorted((r.id, r.p, bytes(r.b)) for r in table.toDF().collect()) == wanted
     assert rowlock.changes(spark, table_path, 2).count() == 2 * 6 + 2 + 7
+    if way == "large":
+        with pytest.raises(InvalidInput, match="each time they are read"):
+            other = F.udf(lambda _: "x" * 250 + str(time.time_ns())).asNondeterministic()
+            rowlock.write(spark.range(3).select("id", other("id").alias("p"), F.lit(b"y").alias("b")), table_path)
 
 
 def test_a_disk_that_takes_two_names_for_one_folder(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:

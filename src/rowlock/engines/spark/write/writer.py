@@ -16,7 +16,7 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Observation, functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import LongType, StructField as SparkField, StructType as SparkStruct
 
 from rowlock import clock
@@ -30,6 +30,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import POSITION, local_frame, physical_schema, project, reshaped, table_schema, without_void
 from rowlock.engines.spark.read.stored_origin import stored_position
 from rowlock.engines.spark.session.clouds import spark_root
+from rowlock.exceptions import InvalidInput
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import StagedRows, logical
@@ -104,21 +105,22 @@ def folder_text(name: str, type_: DataType, *, folds: bool, room: int = paths.NA
 
 def _within(room: int, text: Column, value: Column) -> Column:
     """The text for the name of a folder; the digest of the value, as `_LONG` says, where it would be longer than `room` bytes there."""
-    is_long = (F.octet_length(text) * 3 > room) & (F.octet_length(F.regexp_replace(text, _ESCAPED, "123")) > room)
+    # No text is longer than three times its value and a prefix; most values are short, and their texts are not looked at.
+    is_long = (F.octet_length(value) * 3 + 64 > room) & (F.octet_length(F.regexp_replace(text, _ESCAPED, "123")) > room)
     return F.when(is_long, F.concat(F.lit(_LONG), F.sha2(value, 256))).otherwise(text)
 
 
-def partition_value(text: str, type_: DataType, *, folds: bool, long: Callable[[], Mapping[str, str]] = dict) -> str | None:
+def partition_value(text: str, type_: DataType, *, folds: bool, long: Callable[[str], str] = str) -> str | None:
     """The partition value, as the log spells it, from the text that `folder_text` made.  Raises InvalidInput for a value that the log cannot hold.
 
-    `long`: the long values, by their digests.
+    `long`: the long value that a digest names.
     """
     if text == paths.NULL_DIRECTORY:
         return None
     if folds and type_ == PrimitiveType("string"):
         text = text.rpartition(".")[0]
     if text.startswith(_LONG):
-        return long()[text[len(_LONG) :]]
+        return long(text[len(_LONG) :])
     if type_ == PrimitiveType("string") and text.startswith(_NO_TEXT):
         hexadecimal = text[len(_NO_TEXT) :]
         if hexadecimal.startswith("!"):
@@ -158,7 +160,7 @@ def write_native(
     types, held = {f.name: f.type for f in snapshot.schema.fields}, _file_columns(snapshot)
     folds = folds_names(store)
     texts = {n: folder_text(n, types[n], folds=folds, room=_room(stored[n])) for n in partitions}
-    frame, long = _telling_long_values(frame, {n: text for n, text in texts.items() if types[n] in _TEXTS})
+    long = _long_values(frame, {n: text for n, text in texts.items() if types[n] in _TEXTS}, store.root)
     columns: dict[str, str | Column] = {
         n: texts[n].alias(stored[n]) if n in partitions else held.get(n, n)
         for n in frame.columns
@@ -219,13 +221,25 @@ def _room(column: str) -> int:
     return paths.NAME_BYTES + 1 - len(paths.partition_directory({column: "1"}).encode())
 
 
-def _telling_long_values(frame: DataFrame, texts: Mapping[str, Column]) -> tuple[DataFrame, Callable[[], Mapping[str, str]]]:
-    """The rows, which tell the driver, as they are written, the values that `texts` name by their digests; and how these are learned, by digest, afterwards."""
-    told = Observation()
-    if texts:
-        long = (F.collect_set(F.when(text.startswith(_LONG), F.hex(F.col(quote(name)).cast("binary")))) for name, text in texts.items())
-        frame = frame.observe(told, F.concat_ws(" ", *long).alias("long"))
-    return frame, functools.cache(lambda: {hashlib.sha256(v).hexdigest(): v.decode() for v in map(bytes.fromhex, told.get["long"].split())})
+def _long_values(frame: DataFrame, texts: Mapping[str, Column], table: str) -> Callable[[str], str]:
+    """A function that returns the value that a digest in `texts` names: the first call reads such values of the rows once more, which few tables have.
+
+    It raises InvalidInput where the rows are others by then.
+    """
+
+    @functools.cache
+    def values() -> Mapping[str, str]:
+        each = [frame.where(text.startswith(_LONG)).select(F.col(quote(name)).cast("binary").alias("value")) for name, text in texts.items()]
+        found = functools.reduce(DataFrame.union, each).distinct().collect()
+        return {hashlib.sha256(row.value).hexdigest(): bytes(row.value).decode() for row in found}
+
+    def value(digest: str) -> str:
+        if digest not in values():
+            text = "The rows have other partition values each time they are read, and one is too long for the name of a folder: store them first, or cache them"
+            raise InvalidInput(text, table=table)
+        return values()[digest]
+
+    return value
 
 
 def _sync(place: str) -> None:
