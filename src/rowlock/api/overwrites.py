@@ -130,7 +130,7 @@ def writer_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> 
     def write(draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
         rows = sources.frame_of_now(df)
         read = sources.versions_read(handle.engine.evaluator, rows, head.version)
-        adds = _staged(handle, rows, draft, max_records) if min(read, default=head.version) >= head.version else []
+        adds = [] if any(v < head.version for v in read) else _staged(handle, rows, draft, max_records)
         return adds, (*read, *sources.versions_read(handle.engine.evaluator, rows, handle.state.refresh().version)) if read else ()
 
     return write

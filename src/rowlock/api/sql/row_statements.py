@@ -153,7 +153,7 @@ def append(target: Target, plan: Any) -> None:
 def overwrite(target: Target, plan: Any, condition: Any = None) -> None:
     """INSERT INTO ... REPLACE WHERE, whose condition an INSERT of Spark 4.3 has apart, and `df.writeTo(t).overwrite(condition)`."""
     options = _options(target, plan)
-    condition = condition or plan.deleteExpr()
+    condition = plan.deleteExpr() if condition is None else condition
     where = None if target.nodes.is_true(condition) else _expression(target, condition)
     static = {"partition_overwrite_mode": "static"} if where is None else {}  # it says itself what it replaces: the session's setting has no say in it
     frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{"replace_where": where, **static, **options})

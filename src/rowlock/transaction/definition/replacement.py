@@ -56,9 +56,8 @@ class _NewRows(StagedFiles):
 
         Where they were read from a newer one, the put after this head is lost.  Raises ConcurrentDeleteReadException where they are of an older one still.
         """
-        if self._write is not None and (
-            self._under is None or min(self._read, default=head.version) < head.version or not is_harmless(self._under, metadata, head.protocol)
-        ):
+        is_old = any(v < head.version for v in self._read)
+        if self._write is not None and (self._under is None or is_old or not is_harmless(self._under, metadata, head.protocol)):
             self.discard()
             self.adds, self._read = self._write(creation.draft_snapshot(metadata, head.table), head)
             self._under = metadata

@@ -26,9 +26,16 @@ _ON_TABLE = ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "Over
 _NAMED = ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier", "UnresolvedNamespace")
 
 
+_METHODS: dict[str, set[str]] = {}
+"""The methods of a class of the JVM by its name: to ask for them takes a call for each."""
+
+
 def has_method(node: JavaObject, method: str) -> bool:
     """Whether a JVM object has a method: what a statement can say differs between versions of Spark."""
-    return any(str(m.getName()) == method for m in node.getClass().getMethods())
+    kind = node.getClass()
+    if (name := str(kind.getName())) not in _METHODS:
+        _METHODS[name] = {str(m.getName()) for m in kind.getMethods()}
+    return method in _METHODS[name]
 
 
 class Nodes:
